@@ -55,8 +55,11 @@ struct AnswerForm {
     int64_t created = 0;
     bool is_stream = false;
     bool has_logprobs = false;
-    bool has_ids = false;             // return_token_ids
-    bool has_usage = false;           // stream_options.include_usage
+    bool has_ids = false;                       // return_token_ids
+    bool has_usage = false;                     // stream_options.include_usage
+    std::vector<std::string> reasoning_fields;  // names of a chat's fields for thoughts
+    bool has_details = false;                   // thoughts also come as reasoning_details
+    bool has_function_call = false;   // a call comes as function_call, as before there were tool_calls
     uint64_t n_prompt = 0;            // tokens, of all prompts
     std::vector<int32_t> prompt_ids;  // if asked for
 };

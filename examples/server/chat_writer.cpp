@@ -17,17 +17,31 @@ std::string in_quotes(std::string_view text) {
     return out;
 }
 
+// Returns the fields of thoughts, without braces: "reasoning_content":"...","reasoning":"...".
+std::string reasoning_json(const std::string& text, const AnswerForm& form) {
+    const std::string quoted = in_quotes(text);
+    std::string out;
+    for (const std::string& name : form.reasoning_fields)
+        out += (out.empty() ? "\"" : ",\"") + name + "\":" + quoted;
+    if (form.has_details)
+        out += (out.empty() ? "" : ",") +
+               (R"("reasoning_details":[{"type":"reasoning.text","index":0,"text":)" + quoted) + "}]";
+    return out;
+}
+
 // Returns one delta of a chunk: {"content": "..."}.
-std::string delta_json(const Delta& delta) {
+std::string delta_json(const Delta& delta, const AnswerForm& form) {
     switch (delta.kind) {
-        case Delta::Kind::reasoning: {
-            const std::string text = in_quotes(delta.text);
-            return R"({"reasoning_content":)" + text + R"(,"reasoning":)" + text + "}";
-        }
+        case Delta::Kind::reasoning:
+            return "{" + reasoning_json(delta.text, form) + "}";
         case Delta::Kind::content:
             return R"({"content":)" + in_quotes(delta.text) + "}";
         case Delta::Kind::call:
             break;
+    }
+    if (form.has_function_call) {
+        const std::string name = delta.name.empty() ? "" : R"("name":)" + in_quotes(delta.name) + ",";
+        return R"({"function_call":{)" + name + R"("arguments":)" + in_quotes(delta.text) + "}}";
     }
     std::string out = R"({"tool_calls":[{"index":)" + std::to_string(delta.call);
     if (!delta.name.empty()) {
@@ -39,13 +53,21 @@ std::string delta_json(const Delta& delta) {
     return out + in_quotes(delta.text) + "}}]}";
 }
 
-Json message_json(const Answer& answer) {
+// Returns "function_call" in the place of "tool_calls" for a client of the API before tools.
+const char* finish_reason(const Answer& answer, const AnswerForm& form) {
+    return form.has_function_call && answer.finish_reason == "tool_calls" ? "function_call"
+                                                                          : answer.finish_reason.c_str();
+}
+
+Json message_json(const Answer& answer, const AnswerForm& form) {
     Json message = {{"role", "assistant"}, {"content", nullptr}};
     if (!answer.content.empty()) message["content"] = answer.content;
     message["refusal"] = nullptr;
     if (!answer.reasoning.empty()) {
-        message["reasoning_content"] = answer.reasoning;
-        message["reasoning"] = answer.reasoning;
+        for (const std::string& name : form.reasoning_fields) message[name] = answer.reasoning;
+        if (form.has_details)
+            message["reasoning_details"] = {
+                {{"type", "reasoning.text"}, {"index", 0}, {"text", answer.reasoning}}};
     }
     Json calls = Json::array();
     const size_t n_whole = answer.calls.size() - (answer.last_call_is_cut ? 1 : 0);
@@ -55,7 +77,11 @@ Json message_json(const Answer& answer) {
                          {"type", "function"},
                          {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
     }
-    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    if (!calls.empty() && form.has_function_call) {
+        message["function_call"] = calls.front()["function"];
+    } else if (!calls.empty()) {
+        message["tool_calls"] = std::move(calls);
+    }
     return message;
 }
 
@@ -96,7 +122,8 @@ std::string ChatWriter::news(const News& news) {
     const Json* l = logprobs.is_null() ? nullptr : &logprobs;
     const Json* t = ids.is_null() ? nullptr : &ids;
     for (const Delta& delta : news.deltas) {
-        out += chunk(news.choice, delta_json(delta), std::exchange(l, nullptr), std::exchange(t, nullptr));
+        out += chunk(news.choice, delta_json(delta, form_), std::exchange(l, nullptr),
+                     std::exchange(t, nullptr));
     }
     if (l != nullptr || t != nullptr) out += chunk(news.choice, "{}", l, t);  // their text is held back
     return out;
@@ -104,7 +131,7 @@ std::string ChatWriter::news(const News& news) {
 
 std::string ChatWriter::end_choice(size_t choice, const Answer& answer) {
     return head_ + R"({"index":)" + std::to_string(choice) + R"(,"delta":{},"finish_reason":")" +
-           answer.finish_reason + "\"}]}\n\n";
+           finish_reason(answer, form_) + "\"}]}\n\n";
 }
 
 std::string ChatWriter::end(std::span<const Answer>, const Usage& usage) {
@@ -129,9 +156,9 @@ std::string ChatWriter::body(std::span<const Answer> answers, const Usage& usage
     Json choices = Json::array();
     for (const Answer& answer : answers) {
         Json choice = {{"index", choices.size()},
-                       {"message", message_json(answer)},
+                       {"message", message_json(answer, form_)},
                        {"logprobs", nullptr},
-                       {"finish_reason", answer.finish_reason}};
+                       {"finish_reason", finish_reason(answer, form_)}};
         if (form_.has_logprobs) choice["logprobs"] = chat_logprobs(*model_, answer.tokens);
         if (form_.has_ids) choice["token_ids"] = ids_of(answer.tokens);
         choices.push_back(std::move(choice));

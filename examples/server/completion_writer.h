@@ -22,7 +22,7 @@ class CompletionWriter {
     std::string end_choice(size_t choice, const Answer& answer);
     std::string end(std::span<const Answer> answers, const Usage& usage);
     std::string error(const std::string& message);
-    static const char* ping() { return ": ping\n\n"; }
+    static std::string ping() { return ": ping\n\n"; }
 
     std::string body(std::span<const Answer> answers, const Usage& usage) const;
 

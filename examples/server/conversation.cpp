@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "error.h"
+#include "content.h"
 #include "request_log.h"
+#include "thinking_fields.h"
+#include "tool_fields.h"
 
 namespace server {
 
@@ -38,10 +40,24 @@ std::string tools_of(const Conversation& conversation) {
         case MINIM_E_INVALID:
         case MINIM_E_UNSUPPORTED:
         case MINIM_E_CONTEXT_FULL:
-            throw ApiError{400, error.what(), field, ""};
+            throw ApiError{400, fmt::format("{}: {}", field, error.what()), field, ""};
         default:
             throw ApiError{503, error.what(), "", ""};
     }
+}
+
+// Adds a reminder to the tool result before it. Returns whether it did.
+bool joins_tool_result(const Json& message, Conversation& conversation) {
+    if (conversation.messages.empty() || conversation.messages.back()["role"] != "tool") return false;
+    const std::string& text = message["content"].get_ref<const std::string&>();
+    if (!is_reminder(text)) return false;
+    Json& result = conversation.messages.back()["content"];
+    if (result.is_string()) {
+        result.get_ref<std::string&>().append("\n\n").append(text);
+    } else {
+        result.push_back({{"type", "text"}, {"text", text}});
+    }
+    return true;
 }
 
 std::string& system_text(Conversation& conversation) {
@@ -66,6 +82,23 @@ void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
     ids.insert(ids.end(), rest.begin(), rest.end());
 }
 
+// Leaves only the last n tokens of a prompt; all with -1.
+void keep_end(std::vector<int32_t>& ids, int64_t n) {
+    const auto count = static_cast<int64_t>(ids.size());
+    if (n >= 0 && n < count) ids.erase(ids.begin(), ids.end() - n);
+}
+
+// Returns a lower bound of the prompt's tokens, without rendering it: the texts that every template keeps, by the longest token.
+size_t least_tokens(const Conversation& conversation, const Serving& serving) {
+    size_t n_bytes = 0;
+    for (const Json& message : conversation.messages) {
+        const Json& content = message["content"];
+        if (message["role"] != "assistant" && content.is_string())
+            n_bytes += content.get_ref<const std::string&>().size();
+    }
+    return n_bytes / serving.longest_token;
+}
+
 // Returns a constraint that makes optional calls fit the tools. Returns null if it cannot be made: the request works without it.
 std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools,
                                                         const Conversation& conversation,
@@ -75,7 +108,7 @@ std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools
         return serving.constraints.of_tools(tools, "", !conversation.parallel_calls,
                                             prompt.format.starts_in_reasoning, /*optional=*/true);
     } catch (const minim::Exception& error) {
-        write_note(fmt::format("tool calls are not constrained: {}", error.what()));
+        note_once(error.what(), fmt::format("tool calls are not constrained: {}", error.what()));
         return nullptr;
     }
 }
@@ -113,19 +146,26 @@ void add_message(Json message, Conversation& conversation, Serving& serving) {
     const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].empty();
     if (role == "assistant" && has_calls && serving.options.remembers_reasoning && !has_reasoning(message)) {
         const Json& id = message["tool_calls"].front()["id"];
-        const std::string* reasoning = id.is_string() ? serving.reasoning.find(id) : nullptr;
-        if (reasoning != nullptr) message["reasoning_content"] = *reasoning;
+        if (id.is_string())
+            if (const auto reasoning = serving.reasoning.find(id)) message["reasoning_content"] = *reasoning;
     }
+    if (role == "user" && joins_tool_result(message, conversation)) return;
     conversation.messages.push_back(std::move(message));
 }
 
-void check_length(size_t n_tokens, const Serving& serving, const char* field) {
+void check_length(size_t n_tokens, const Serving& serving, const char* field, ApiFamily family,
+                  bool is_bound) {
     if (n_tokens < static_cast<size_t>(serving.n_context)) return;
-    throw ApiError{
-        400,
-        fmt::format("the prompt has {} tokens; the context of {} tokens takes at most {} with an answer",
-                    n_tokens, serving.n_context, serving.n_context - 1),
-        field, "context_length_exceeded"};
+    // Clients look for these words, which are those of the two APIs.
+    const std::string message =
+        family == ApiFamily::anthropic
+            ? fmt::format("prompt is too long: {} tokens > {} maximum{}", n_tokens, serving.n_context - 1,
+                          is_bound ? " (it has at least so many)" : "")
+            : fmt::format(
+                  "This model's maximum context length is {} tokens. However, the prompt has {}{} tokens, "
+                  "and at most {} are possible with an answer.",
+                  serving.n_context, is_bound ? "at least " : "", n_tokens, serving.n_context - 1);
+    throw ApiError{400, message, field, "context_length_exceeded"};
 }
 
 std::string render(const Conversation& conversation, const Serving& serving) {
@@ -145,23 +185,17 @@ std::string render(const Conversation& conversation, const Serving& serving) {
 
 void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& conversation) {
     if (!n_tokens || *n_tokens < 0) return;
-    if (*n_tokens == 0) conversation.thinks = false;
-    if (*n_tokens > 0) conversation.reasoning_budget = n_tokens;
+    conversation.thinks = *n_tokens > 0;
+    if (*n_tokens == 0) return;
+    conversation.reasoning_budget = n_tokens;
 }
 
-ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
-    ChatPrompt prompt;
-    const std::string tools = tools_of(conversation);
-    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
-    prompt.format.reasoning = serving.options.reasoning;
-    prompt.format.starts_in_reasoning = opens_thought && conversation.thinks;
-    prompt.format.tools = tools;
-    if (prompt.format.starts_in_reasoning)
-        prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
+std::vector<int32_t> prompt_ids(const Conversation& conversation, Serving& serving) {
     std::vector<int32_t> ids;
     try {
-        const minim::Tokens rendered = serving.model.chat_tokenize(
-            to_text(conversation.messages), tools, kwargs_of(conversation, serving), MINIM_SPECIALS_TEMPLATE);
+        const minim::Tokens rendered =
+            serving.model.chat_tokenize(to_text(conversation.messages), tools_of(conversation),
+                                        kwargs_of(conversation, serving), MINIM_SPECIALS_TEMPLATE);
         ids = serving.turns.splice({rendered.begin(), rendered.end()});
     } catch (const minim::Exception& error) {
         refuse(error, "messages");
@@ -170,23 +204,64 @@ ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
         const auto end = std::find(ids.rbegin(), ids.rend(), serving.turns.end_token());
         if (end != ids.rend()) ids.erase(std::prev(end.base()), ids.end());
     }
+    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
     if (opens_thought && !conversation.thinks) close_thought(ids, serving.model);
-    check_length(ids.size(), serving, "messages");
+    if (conversation.n_kept_tokens) keep_end(ids, *conversation.n_kept_tokens);
+    return ids;
+}
+
+std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
+                                                       Serving& serving) {
+    if (rule.kind == TextRule::Kind::any) return nullptr;
+    try {
+        return serving.constraints.of_rule(rule, after_reasoning);
+    } catch (const minim::Exception& error) {
+        refuse(error, rule.field.c_str());
+    }
+}
+
+void read_common(const Fields& request, ToolForm form, Conversation& conversation) {
+    read_tools(request, form, conversation);
+    read_tool_choice(request, conversation);
+    read_template_fields(request, conversation);
+    read_thinking(request, conversation);
+    conversation.rule = read_text_rule(request);
+    conversation.n_kept_tokens = request.integer("truncate_prompt_tokens", -1, int64_t{1} << 40);
+    if (conversation.n_kept_tokens == 0)
+        request.refuse("truncate_prompt_tokens", "must be at least 1, or -1");
+}
+
+ChatPrompt make_prompt(const Conversation& conversation, Serving& serving, ApiFamily family) {
+    ChatPrompt prompt;
+    const std::string tools = tools_of(conversation);
+    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
+    prompt.format.reasoning = conversation.reasoning.value_or(serving.options.reasoning);
+    prompt.format.starts_in_reasoning = opens_thought && conversation.thinks;
+    prompt.format.tools = tools;
+    if (prompt.format.starts_in_reasoning)
+        prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
+    if (!conversation.n_kept_tokens)
+        check_length(least_tokens(conversation, serving), serving, "messages", family, /*is_bound=*/true);
+    std::vector<int32_t> ids = prompt_ids(conversation, serving);
+    check_length(ids.size(), serving, "messages", family);
     prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));
 
     const bool after_reasoning = prompt.format.starts_in_reasoning;
-    const bool is_forced = conversation.tool_choice == Conversation::ToolChoice::required;
-    try {
-        if (is_forced) {
+    if (conversation.tool_choice == Conversation::ToolChoice::required) {
+        try {
             prompt.constraint =
                 serving.constraints.of_tools(tools, conversation.tool_name, !conversation.parallel_calls,
                                              after_reasoning, /*optional=*/false);
-        } else if (!conversation.schema.empty()) {
-            prompt.constraint = serving.constraints.of_schema(conversation.schema, after_reasoning);
+        } catch (const minim::Exception& error) {
+            refuse(error, "tools");
         }
-    } catch (const minim::Exception& error) {
-        refuse(error, is_forced ? "tools" : "response_format");
+        return prompt;  // an answer that is a call has no text that a rule could be for
     }
+    prompt.constraint = constraint_of(conversation.rule, after_reasoning, serving);
+    if (prompt.constraint && !tools.empty())
+        note_once("rule and tools",
+                  fmt::format("{} applies to the whole answer: such an answer calls no tools",
+                              conversation.rule.field));
     if (!prompt.constraint && !tools.empty())
         prompt.constraint = optional_calls(tools, conversation, prompt, serving);
     return prompt;

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "error.h"
 #include "fields.h"
 #include "output_reader.h"
 #include "serving.h"
+#include "structured_output.h"
 
 namespace server {
 
@@ -27,7 +29,12 @@ struct Conversation {
     bool continues = false;                   // the answer continues the last message, an assistant's
     bool thinks = true;                       // false: the prompt has an empty think block
     std::optional<int64_t> reasoning_budget;  // tokens of thought, at least 1; none: no limit
-    std::string schema;                       // JSON Schema of the content; "": any text
+    std::optional<int32_t> reasoning;         // MINIM_REASONING_*, if the request says where thoughts go
+    bool shows_reasoning = true;              // false: thoughts are left out of the answer
+    bool has_reasoning_details = false;       // thoughts also come as `reasoning_details`
+    bool answers_with_function_call = false;  // the answer has `function_call` instead of `tool_calls`
+    TextRule rule;                            // of the content
+    std::optional<int64_t> n_kept_tokens;     // only so many tokens at the end of the prompt are used
 };
 
 struct ChatPrompt {
@@ -37,12 +44,19 @@ struct ChatPrompt {
     int64_t reasoning_budget = 0;                         // 0: no limit
 };
 
-// Reads the fields `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `chat_template_kwargs`, `add_generation_prompt`,
-// `continue_final_message`, `reasoning_effort` and `response_format` of an OpenAI request.
-Conversation read_conversation(const Fields& request, Serving& serving);
+// Read the fields of a request that make its prompt and say what the answer may be: messages, tools, thinking, constraints.
+Conversation read_chat(const Fields& request, Serving& serving);       // /v1/chat/completions
+Conversation read_anthropic(const Fields& request, Serving& serving);  // /v1/messages
+Conversation read_responses(const Fields& request, Serving& serving);  // /v1/responses
+
+// Reads the fields that all three have: tools, their choice, thinking, and constraints. Messages come first: `tools` may be refused
+// for their sake.
+enum class ToolForm;
+void read_common(const Fields& request, ToolForm form, Conversation& conversation);
 
 // Adds a message: joins system messages into the first one, gives an assistant's message the reasoning that its client
-// dropped.
+// dropped, and adds reminders after tool results to the last result. (As a message of the user they would look like a new
+// question, and the template leaves out the reasoning before one.)
 void add_message(Json message, Conversation& conversation, Serving& serving);
 
 // Removes the text at the start of some clients' system prompts that changes with each request: it would defeat the
@@ -56,10 +70,18 @@ std::string render(const Conversation& conversation, const Serving& serving);
 // used.
 void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& conversation);
 
-// Makes the prompt. Throws ApiError 400, with both counts, if the prompt is too long for the context.
-ChatPrompt make_prompt(const Conversation& conversation, Serving& serving);
+// Returns the token ids of the prompt, however many.
+std::vector<int32_t> prompt_ids(const Conversation& conversation, Serving& serving);
 
-// Throws ApiError 400 if a prompt of n_tokens tokens leaves no room for an answer.
-void check_length(size_t n_tokens, const Serving& serving, const char* field);
+// Makes the prompt. Throws ApiError 400, with both counts in the words of the API, if the prompt is too long for the context.
+ChatPrompt make_prompt(const Conversation& conversation, Serving& serving, ApiFamily family);
+
+// Throws ApiError 400 if a prompt of n_tokens tokens leaves no room for an answer. `is_bound`: the prompt has at least so many.
+void check_length(size_t n_tokens, const Serving& serving, const char* field, ApiFamily family,
+                  bool is_bound = false);
+
+// Returns the constraint of a rule; null for any text. Throws ApiError 400 that names the field.
+std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
+                                                       Serving& serving);
 
 }  // namespace server

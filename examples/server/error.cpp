@@ -57,9 +57,10 @@ std::string openai_error_body(const ApiError& error) {
 }
 
 std::string anthropic_error_body(const ApiError& error, const std::string& request_id) {
-    const Json body = {{"type", "error"},
-                       {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
-                       {"request_id", request_id}};
+    Json body = {{"type", "error"},
+                 {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
+                 {"request_id", request_id}};
+    if (!error.detail_code.empty()) body["error"]["details"] = {{"error_code", error.detail_code}};
     return to_text(body);
 }
 

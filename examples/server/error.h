@@ -12,8 +12,9 @@ namespace server {
 struct ApiError {
     int status = 400;
     std::string message;
-    std::string param;  // the field with the error; "" if it is not a single field
-    std::string code;   // "" for none
+    std::string param;             // the field with the error; "" if it is not a single field
+    std::string code;              // "" for none
+    std::string detail_code = {};  // Anthropic's error.details.error_code; "" for none
 };
 
 // The API whose error bodies a route uses.

@@ -16,6 +16,7 @@ Fields::Fields(const Json& object, std::string path) : object_(object), path_(st
 }
 
 const Json* Fields::find(const char* name) const {
+    if (path_.empty()) read_.insert(name);
     const auto it = object_.find(name);
     return it == object_.end() || it->is_null() ? nullptr : &*it;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "json.h"
 
@@ -20,6 +21,9 @@ class Fields {
     explicit Fields(const Json& object, std::string path = {});
 
     const Json* find(const char* name) const;  // nullptr if absent or null
+    // Returns whether a field of this name was looked for.
+    bool was_read(const std::string& name) const { return read_.contains(name); }
+    const Json& object_itself() const { return object_; }
     bool has(const char* name) const { return find(name) != nullptr; }
 
     std::optional<bool> boolean(const char* name) const;
@@ -41,6 +45,7 @@ class Fields {
   private:
     const Json& object_;
     std::string path_;
+    mutable std::unordered_set<std::string> read_;  // names, of the request itself only
 };
 
 // Returns the kind of a value for messages: "text", "number".

@@ -54,6 +54,7 @@ void Generation::start(std::function<void()> on_done) {
         job.prompt = plan_.answers[i].prompt;
         job.sampling = std::move(plan_.answers[i].sampling);
         job.wants_no_token = plan_.wants_no_token;
+        job.priority = plan_.priority;
         job.timeout_ms = tools_.serving.options.timeout_seconds * 1000;
         job.on_tokens = [self = shared_from_this(), i](std::span<const Token> tokens) {
             self->on_tokens(i, tokens);
@@ -68,7 +69,7 @@ void Generation::start(std::function<void()> on_done) {
 void Generation::ping(Clock::time_point now, Clock::duration interval) {
     if (!plan_.is_stream || n_left_ == 0 || now - last_sent_ < interval) return;
     last_sent_ = now;
-    exchange_->send(std::visit([](auto& writer) { return std::string(writer.ping()); }, plan_.writer));
+    exchange_->send(std::visit([](auto& writer) { return writer.ping(); }, plan_.writer));
 }
 
 // Gives calls their ids, leaves out what the client does not want, and adds the rest to the answer.
@@ -147,6 +148,14 @@ void Generation::take_tokens(size_t index, std::span<const Token> tokens) {
     emit(news, index);
 }
 
+// Returns the text of what ended an answer, if the request named it: a stop text, or a token of its own.
+std::string Generation::stop_shown(const minim_request_state& state) const {
+    if (state.finish == MINIM_FINISH_STOP_TEXT && state.stop_text >= 0)
+        return plan_.stops.at(static_cast<size_t>(state.stop_text));
+    const bool is_own = std::ranges::find(plan_.stop_ids, state.stop_token) != plan_.stop_ids.end();
+    return is_own ? tools_.serving.model.token_text(state.stop_token).str() : std::string();
+}
+
 void Generation::on_end(size_t index, const JobEnd& end) {
     Choice& choice = choices_[index];
     choice.has_ended = true;
@@ -159,6 +168,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
         news.tokens = std::exchange(choice.held, {});
         answer.tokens.insert(answer.tokens.end(), news.tokens.begin(), news.tokens.end());
     }
+    if (plan_.shows_stop) choice.reader->feed(stop_shown(end.state), news.deltas);
     answer.finish_reason = choice.reader->finish(end.state.finish, news.deltas);
     if (plan_.shows_end && end.state.stop_token >= 0 && answer.finish_reason != "tool_calls") {
         const Delta::Kind kind = choice.is_reasoning ? Delta::Kind::reasoning : Delta::Kind::content;
@@ -207,9 +217,9 @@ void Generation::remember(const Choice& choice) {
                                          {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
         call_ids.push_back(call.id);
     }
-    tools_.worker.post([&serving = tools_.serving, message = std::move(message),
-                        call_ids = std::move(call_ids), reasoning = answer.reasoning,
-                        prompt = choice.job->prompt, ids = choice.ids] {
+    tools_.workers.post_first([&serving = tools_.serving, message = std::move(message),
+                               call_ids = std::move(call_ids), reasoning = answer.reasoning,
+                               prompt = choice.job->prompt, ids = choice.ids] {
         try {
             if (serving.options.remembers_reasoning && !reasoning.empty())
                 for (const std::string& id : call_ids) serving.reasoning.remember(id, reasoning);

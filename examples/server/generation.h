@@ -12,7 +12,7 @@
 #include "metrics.h"
 #include "plan.h"
 #include "scheduler.h"
-#include "worker.h"
+#include "workers.h"
 
 namespace server {
 
@@ -22,7 +22,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     struct Tools {
         Serving& serving;
         Scheduler& scheduler;
-        Worker& worker;
+        Workers& workers;
         Metrics& metrics;
     };
 
@@ -50,6 +50,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void on_tokens(size_t index, std::span<const Token> tokens);
     void take_tokens(size_t index, std::span<const Token> tokens);
     void on_end(size_t index, const JobEnd& end);
+    std::string stop_shown(const minim_request_state& state) const;
     void take_deltas(Choice& choice, std::vector<Delta>& deltas) const;
     void keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const;
     void emit(News& news, size_t index);

@@ -7,6 +7,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <fmt/format.h>
 
 #include "error.h"
 #include "random_id.h"
@@ -39,6 +40,9 @@ HttpConnection::~HttpConnection() {
 }
 
 void HttpConnection::start() {
+    error_code error;
+    const auto peer = socket_.remote_endpoint(error);
+    if (!error) address_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
     set_deadline(server_->limits.whole_header);
     read();
 }
@@ -55,7 +59,7 @@ void HttpConnection::close() {
     socket_.close(ignored);
     if (const auto exchange = exchange_.lock()) {
         exchange_.reset();
-        exchange->gone_ = true;
+        exchange->client_->is_gone = true;
         if (exchange->on_gone) std::exchange(exchange->on_gone, nullptr)();
     }
     server_->connections.erase(this);
@@ -101,6 +105,7 @@ void HttpConnection::on_end_of_input() {
         case Phase::answering: {
             keeps_alive_ = false;
             const auto exchange = exchange_.lock();
+            if (exchange) exchange->client_->has_ended = true;
             if (exchange && exchange->is_stream()) {
                 deadline_ = Clock::time_point::max();
                 exchange->send(": ping\n\n");
@@ -166,17 +171,16 @@ void HttpConnection::hand_over() {
     request.path = target.substr(0, target.find('?'));
     request.authorization = text_of(message[http::field::authorization]);
     request.api_key = text_of(message["x-api-key"]);
+    request.host = text_of(message[http::field::host]);
+    request.origin = text_of(message[http::field::origin]);
+    request.encoding = text_of(message[http::field::content_encoding]);
+    request.asked_headers = text_of(message[http::field::access_control_request_headers]);
+    request.asks_private = message["Access-Control-Request-Private-Network"] == "true";
+    request.client = address_;
     request.body = std::move(message.body());
     const auto exchange = std::make_shared<Exchange>(shared_from_this(), std::move(request));
     exchange_ = exchange;
     if (is_head_) exchange->request.method = "GET";
-    if (exchange->request.method == "OPTIONS" && !server_->limits.cors_origin.empty()) {
-        HttpResponse response;
-        response.status = 204;
-        response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                            {"Access-Control-Allow-Headers", "*"}};
-        return exchange->respond(response);
-    }
     server_->handler(exchange);
 }
 
@@ -204,8 +208,9 @@ std::string HttpConnection::head(const Exchange* exchange, const HttpResponse& r
                                  bool is_stream) const {
     std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " +
                        text_of(http::obsolete_reason(static_cast<http::status>(response.status))) +
-                       "\r\nServer: minim\r\nx-request-id: " +
-                       (exchange != nullptr ? exchange->request.id : "req_" + random_hex(24)) + "\r\n";
+                       "\r\nServer: minim\r\n";
+    const std::string id = exchange != nullptr ? exchange->request.id : "req_" + random_hex(24);
+    head.append("x-request-id: ").append(id).append("\r\nrequest-id: ").append(id).append("\r\n");
     if (response.status != 204) head += "Content-Type: " + response.content_type + "\r\n";
     if (is_stream) {
         head += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
@@ -214,7 +219,8 @@ std::string HttpConnection::head(const Exchange* exchange, const HttpResponse& r
         head += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
     }
     if (!server_->limits.cors_origin.empty())
-        head += "Access-Control-Allow-Origin: " + server_->limits.cors_origin + "\r\n";
+        head += "Access-Control-Allow-Origin: " + server_->limits.cors_origin +
+                "\r\nAccess-Control-Expose-Headers: x-request-id, request-id, retry-after\r\n";
     for (const auto& [name, value] : response.headers)
         head.append(name).append(": ").append(value).append("\r\n");
     head += keeps_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";

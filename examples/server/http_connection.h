@@ -80,6 +80,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
     std::shared_ptr<HttpServer::State> server_;
     tcp::socket socket_;
+    std::string address_;  // of the client
     Phase phase_ = Phase::idle;
     std::array<char, 16384> chunk_;  // of the read under way
     std::string input_;              // read and not parsed

@@ -14,6 +14,12 @@ struct HttpRequest {
     std::string path;           // without the query
     std::string authorization;  // header fields; "" if absent
     std::string api_key;        // x-api-key
+    std::string host;           // without the port; "" if absent
+    std::string origin;         // of the page that sent it; "" if absent
+    std::string encoding;       // Content-Encoding
+    std::string asked_headers;  // Access-Control-Request-Headers of a preflight
+    std::string client;         // address and port
+    bool asks_private = false;  // a preflight asks whether pages may reach this network
     std::string body;
 };
 

@@ -12,6 +12,7 @@
 
 #include "event_loop.h"
 #include "http_message.h"
+#include "workers.h"
 
 namespace server {
 
@@ -35,9 +36,9 @@ class Exchange {
     void send(std::string_view events);
     void end_stream();
 
-    bool is_gone() const noexcept {
-        return gone_;
-    }  // the client has disconnected before the end of the answer
+    // The client has disconnected before the end of the answer.
+    bool is_gone() const noexcept { return client_->is_gone; }
+    std::shared_ptr<const ClientState> client() const { return client_; }
     bool is_stream() const noexcept { return streams_; }
     int status() const noexcept { return status_; }  // 0 until an answer began
 
@@ -46,7 +47,7 @@ class Exchange {
     std::shared_ptr<HttpConnection> connection_;
     bool streams_ = false;
     bool ended_ = false;
-    bool gone_ = false;
+    std::shared_ptr<ClientState> client_ = std::make_shared<ClientState>();
     int status_ = 0;
 };
 

@@ -52,10 +52,10 @@ int main(int argc, char** argv) {
         if (options) serve(*options);
         return 0;
     } catch (const server::UsageError& error) {
-        server::write_note(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
+        server::write_plain(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
         return 2;
     } catch (const std::exception& error) {
-        server::write_note(fmt::format("error: {}", error.what()));
+        server::write_plain(fmt::format("error: {}", error.what()));
         return 1;
     }
 }

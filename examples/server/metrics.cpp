@@ -27,15 +27,18 @@ void write_head(const std::string& name, const char* type, const char* help, std
     out += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
 }
 
-void write_value(const std::string& name, const char* type, const char* help, double value,
-                 std::string& out) {
-    write_head(name, type, help, out);
-    out += fmt::format("{} {}\n", name, value);
-}
-
-void write_count(const std::string& name, const char* help, uint64_t value, std::string& out) {
-    write_head(name, "counter", help, out);
-    out += fmt::format("{} {}\n", name, value);
+// Returns a value for a label, in quotes.
+std::string quoted(const std::string& text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (c == '\n') {
+            out += "\\n";
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
 }
 
 }  // namespace
@@ -47,18 +50,21 @@ void Histogram::add(double value, uint64_t times) {
     count_ += times;
 }
 
-void Histogram::write(const std::string& name, const char* help, std::string& out) const {
+void Histogram::write(const std::string& name, const char* help, const std::string& label,
+                      std::string& out) const {
     write_head(name, "histogram", help, out);
     uint64_t n_below = 0;
     for (size_t i = 0; i < bounds_.size(); ++i) {
         n_below += counts_[i];
-        out += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bounds_[i], n_below);
+        out += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", name, label, bounds_[i], n_below);
     }
-    out += fmt::format("{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, count_, sum_);
+    out += fmt::format("{0}_bucket{{{3},le=\"+Inf\"}} {1}\n{0}_sum{{{3}}} {2}\n{0}_count{{{3}}} {1}\n", name,
+                       count_, sum_, label);
 }
 
-Metrics::Metrics()
-    : queue(seconds()),
+Metrics::Metrics(const std::string& model_name)
+    : label("model_name=" + quoted(model_name)),
+      queue(seconds()),
       first_token(seconds()),
       inter_token(short_times()),
       whole(seconds()),
@@ -68,41 +74,51 @@ Metrics::Metrics()
 std::string Metrics::text(const std::string& prefix, const Scheduler& scheduler,
                           const minim_engine_state& engine) const {
     std::string out;
+    const auto write_value = [&](const std::string& name, const char* type, const char* help, double value) {
+        write_head(name, type, help, out);
+        out += fmt::format("{}{{{}}} {}\n", name, label, value);
+    };
+    const auto write_count = [&](const std::string& name, const char* help, uint64_t value) {
+        write_head(name, "counter", help, out);
+        out += fmt::format("{}{{{}}} {}\n", name, label, value);
+    };
     const double n_pages = static_cast<double>(std::max<uint64_t>(engine.n_pages, 1));
     write_value(prefix + "num_requests_running", "gauge", "Answers under way",
-                static_cast<double>(scheduler.n_running()), out);
+                static_cast<double>(scheduler.n_running()));
     write_value(prefix + "num_requests_waiting", "gauge", "Answers that wait for a slot",
-                static_cast<double>(scheduler.n_waiting()), out);
+                static_cast<double>(scheduler.n_waiting()));
     write_value(
         prefix + "kv_cache_usage_perc", "gauge", "Share of the KV cache in use by requests, 0 to 1",
         static_cast<double>(engine.n_pages_held - std::min(engine.n_pages_cached, engine.n_pages_held)) /
-            n_pages,
-        out);
+            n_pages);
     write_value(prefix + "prefix_cache_usage_perc", "gauge",
                 "Share of the KV cache kept for prefixes, 0 to 1",
-                static_cast<double>(engine.n_pages_cached) / n_pages, out);
+                static_cast<double>(engine.n_pages_cached) / n_pages);
     write_count(prefix + "num_preemptions_total", "Times that an answer was preempted for memory",
-                engine.n_preempted, out);
-    write_count(prefix + "engine_steps_total", "Forward passes", engine.n_steps, out);
-    write_count(prefix + "prompt_tokens_total", "Tokens of prompts", n_prompt, out);
-    write_count(prefix + "prompt_tokens_cached_total", "Of them, found in the prefix cache", n_cached, out);
-    write_count(prefix + "generation_tokens_total", "Tokens generated", n_generated, out);
-    write_count(prefix + "requests_aborted_total", "Requests whose client went away", n_aborted, out);
-    write_count(prefix + "requests_rejected_total", "Requests refused because the queue was full", n_rejected,
-                out);
+                engine.n_preempted);
+    write_count(prefix + "engine_steps_total", "Forward passes", engine.n_steps);
+    write_count(prefix + "prompt_tokens_total", "Tokens of prompts", n_prompt);
+    write_count(prefix + "prompt_tokens_cached_total", "Of them, found in the prefix cache", n_cached);
+    write_count(prefix + "generation_tokens_total", "Tokens generated", n_generated);
+    write_count(prefix + "requests_aborted_total", "Requests whose client went away", n_aborted);
+    write_count(prefix + "requests_rejected_total", "Requests refused because the queue was full",
+                n_rejected);
     write_head(prefix + "request_success_total", "counter", "Answers by how they ended", out);
     for (const auto& [reason, count] : finished)
-        out += fmt::format("{}request_success_total{{finished_reason=\"{}\"}} {}\n", prefix, reason, count);
+        out += fmt::format("{}request_success_total{{{},finished_reason=\"{}\"}} {}\n", prefix, label, reason,
+                           count);
     write_head(prefix + "http_requests_total", "counter", "HTTP requests by route and status", out);
     for (const auto& [key, count] : requests)
-        out += fmt::format("{}http_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", prefix, key.first,
-                           key.second, count);
-    queue.write(prefix + "request_queue_time_seconds", "Time until a request was first worked on", out);
-    first_token.write(prefix + "time_to_first_token_seconds", "Time from arrival to the first token", out);
-    inter_token.write(prefix + "inter_token_latency_seconds", "Time between tokens", out);
-    whole.write(prefix + "e2e_request_latency_seconds", "Time from arrival to the last token", out);
-    prompt_tokens.write(prefix + "request_prompt_tokens", "Tokens of a prompt", out);
-    generated_tokens.write(prefix + "request_generation_tokens", "Tokens of an answer", out);
+        out += fmt::format("{}http_requests_total{{{},route=\"{}\",status=\"{}\"}} {}\n", prefix, label,
+                           key.first, key.second, count);
+    queue.write(prefix + "request_queue_time_seconds", "Time until a request was first worked on", label,
+                out);
+    first_token.write(prefix + "time_to_first_token_seconds", "Time from arrival to the first token", label,
+                      out);
+    inter_token.write(prefix + "inter_token_latency_seconds", "Time between tokens", label, out);
+    whole.write(prefix + "e2e_request_latency_seconds", "Time from arrival to the last token", label, out);
+    prompt_tokens.write(prefix + "request_prompt_tokens", "Tokens of a prompt", label, out);
+    generated_tokens.write(prefix + "request_generation_tokens", "Tokens of an answer", label, out);
     return out;
 }
 

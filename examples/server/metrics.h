@@ -19,7 +19,8 @@ class Histogram {
     explicit Histogram(std::vector<double> bounds)
         : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
     void add(double value, uint64_t times = 1);
-    void write(const std::string& name, const char* help, std::string& out) const;
+    // `label`: of every sample, model_name="...".
+    void write(const std::string& name, const char* help, const std::string& label, std::string& out) const;
 
   private:
     std::vector<double> bounds_;  // upper ones, rising
@@ -29,9 +30,11 @@ class Histogram {
 };
 
 struct Metrics {
-    Metrics();
+    explicit Metrics(const std::string& model_name);
     std::string text(const std::string& prefix, const Scheduler& scheduler,
                      const minim_engine_state& engine) const;
+
+    const std::string label;  // of every sample: model_name="..."
 
     std::map<std::pair<std::string, int>, uint64_t> requests;  // by route and status
     std::map<std::string, uint64_t> finished;                  // by reason

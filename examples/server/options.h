@@ -38,6 +38,7 @@ struct Options {
     double ping_seconds = 15;
     int64_t timeout_seconds = 0;  // of one answer; 0: none
     int32_t reasoning = MINIM_REASONING_SPLIT;
+    std::vector<std::string> reasoning_fields = {"reasoning_content", "reasoning"};  // of a chat's thoughts
     bool remembers_reasoning = true;
     bool constrains_calls = true;   // constrain optional tool calls
     int64_t reasoning_budget = -1;  // tokens of thought; -1: no limit, 0: none

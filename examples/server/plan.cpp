@@ -19,18 +19,32 @@ std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<
     return answers;
 }
 
+void set_sampling(const SamplingFields& fields, Plan& plan) {
+    plan.stops = fields.stops;
+    plan.stop_ids = fields.stop_ids;
+    plan.priority = fields.priority;
+    plan.wants_no_token = fields.max_tokens == 0;
+    plan.shows_end = fields.shows_end;
+    plan.shows_stop = fields.shows_stop;
+}
+
+void check_model_name(const Fields& request, const Serving& serving) {
+    const auto name = request.text("model");
+    const auto& names = serving.options.names;
+    if (!name || !serving.options.requires_name ||
+        std::find(names.begin(), names.end(), *name) != names.end())
+        return;
+    throw ApiError{404,
+                   fmt::format("the model '{}' does not exist; this server has '{}'", name->substr(0, 200),
+                               serving.name),
+                   "model", "model_not_found"};
+}
+
 AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix) {
+    check_model_name(request, serving);
     AnswerForm form;
     form.id = id_prefix + random_hex(24);
     form.model = request.text("model").value_or(serving.name);
-    const auto& names = serving.options.names;
-    if (serving.options.requires_name && std::find(names.begin(), names.end(), form.model) == names.end() &&
-        request.has("model")) {
-        throw ApiError{404,
-                       fmt::format("the model '{}' does not exist; this server has '{}'",
-                                   form.model.substr(0, 200), serving.name),
-                       "model", "model_not_found"};
-    }
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     form.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
     form.is_stream = request.boolean("stream").value_or(false);

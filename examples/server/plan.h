@@ -32,11 +32,14 @@ struct Plan {
     Writer writer;
     ApiFamily family = ApiFamily::openai;
     std::vector<std::string> stops;
+    std::vector<int32_t> stop_ids;
+    int32_t priority = 0;
     bool is_stream = false;
     bool keeps_tokens = false;    // log-probabilities or ids are asked for
     bool wants_no_token = false;  // max_tokens 0
     bool shows_reasoning = true;
     bool shows_end = false;      // the answer includes the text of the token that ends it
+    bool shows_stop = false;     // the same for a stop text, and for a stop token of the request
     bool has_one_call = false;   // later calls are left out
     bool is_remembered = false;  // the answer may come back as a turn
 };
@@ -49,8 +52,13 @@ std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<
                                         const SamplingFields& fields, const minim::Constraint* constraint,
                                         int64_t reasoning_budget);
 
-// Reads the fields that decide the form of the answer: `stream`, `stream_options`, `model`, `return_token_ids`. Throws ApiError
-// 404 for a model of another name, if names are enforced.
+// Sets what a plan takes from the sampling fields.
+void set_sampling(const SamplingFields& fields, Plan& plan);
+
+// Throws ApiError 404 for a model of another name, if names are enforced. All routes that take a `model` use it.
+void check_model_name(const Fields& request, const Serving& serving);
+
+// Reads the fields that decide the form of the answer: `stream`, `stream_options`, `model`, `return_token_ids`.
 AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
 
 }  // namespace server

@@ -7,8 +7,14 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <mutex>
 #include <stdexcept>
 #include <system_error>
+#include <unordered_set>
+
+#include <fmt/format.h>
 
 namespace server {
 
@@ -27,15 +33,50 @@ void open_log(const std::string& file) {
     log_descriptor = descriptor;
 }
 
-void write_note(std::string_view line) {
+namespace {
+
+// Returns the time as in "2026-01-31T08:05:09.123Z".
+std::string now_text() {
+    const auto now = std::chrono::system_clock::now();
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+    const auto ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+    std::tm utc{};
+    gmtime_r(&seconds, &utc);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                       utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, ms);
+}
+
+void write_line(std::string text, std::string_view line) {
     constexpr size_t k_longest = 4000;  // a pipe takes it whole or not at all
-    std::string text = "minim-server: ";
     for (const char c : line.substr(0, k_longest))
         text += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     text += '\n';
     pollfd poll_descriptor = {log_descriptor, POLLOUT, 0};
     if (::poll(&poll_descriptor, 1, 0) != 1 || (poll_descriptor.revents & POLLOUT) == 0) return;
     [[maybe_unused]] const ssize_t written = ::write(log_descriptor, text.data(), text.size());
+}
+
+}  // namespace
+
+void write_note(std::string_view line) {
+    write_line("minim-server: " + now_text() + " ", line);
+}
+
+void write_plain(std::string_view line) {
+    write_line("minim-server: ", line);
+}
+
+void note_once(const std::string& key, std::string_view line) {
+    constexpr size_t k_most_keys = 500;
+    constexpr size_t k_longest_key = 200;
+    static std::mutex mutex;
+    static std::unordered_set<std::string> known;
+    {
+        const std::lock_guard lock(mutex);
+        if (known.size() >= k_most_keys || !known.insert(key.substr(0, k_longest_key)).second) return;
+    }
+    write_note(line);
 }
 
 }  // namespace server

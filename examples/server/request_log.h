@@ -10,7 +10,13 @@ namespace server {
 // Sets the file for later lines. "" is standard error. Throws std::runtime_error if the file cannot be opened.
 void open_log(const std::string& file);
 
-// Writes "minim-server: LINE". Any thread. Never waits: a line that a full pipe does not take is lost.
+// Writes "minim-server: TIME LINE", with the time in UTC. Any thread. Never waits: a line that a full pipe does not take is lost.
 void write_note(std::string_view line);
+
+// Writes "minim-server: LINE": what a person at a terminal reads before the server serves.
+void write_plain(std::string_view line);
+
+// Writes a note the first time that it is called with this key, for a bounded number of keys. Any thread.
+void note_once(const std::string& key, std::string_view line);
 
 }  // namespace server

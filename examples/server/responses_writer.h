@@ -21,7 +21,10 @@ class ResponsesWriter {
     std::string end_choice(size_t choice, const Answer& answer);
     std::string end(std::span<const Answer> answers, const Usage& usage);
     std::string error(const std::string& message);
-    static const char* ping() { return ": ping\n\n"; }
+    // Some clients count events, not comments, and give up without any.
+    std::string ping() {
+        return ": ping\n\n" + event("response.in_progress", {{"response", response("in_progress")}});
+    }
 
     std::string body(std::span<const Answer> answers, const Usage& usage);
 

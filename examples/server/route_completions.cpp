@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "conversation.h"
+#include "peer_fields.h"
 #include "routes.h"
 
 namespace server {
@@ -11,7 +12,11 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-Ids tokens_of(const std::string& text, const Serving& serving) {
+// Returns the tokens of a prompt. One that cannot fit is refused before the work, unless it is cut.
+Ids tokens_of(const std::string& text, const Fields& request, const Serving& serving) {
+    if (!request.has("truncate_prompt_tokens"))
+        check_length(text.size() / serving.longest_token, serving, "prompt", ApiFamily::openai,
+                     /*is_bound=*/true);
     const minim::Tokens tokens = serving.model.tokenize(text);
     return {tokens.begin(), tokens.end()};
 }
@@ -36,7 +41,7 @@ std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
     constexpr size_t k_most_prompts = 256;
     const Json* prompt = request.find("prompt");
     if (prompt == nullptr) request.refuse("prompt", "is required");
-    if (prompt->is_string()) return {tokens_of(*prompt, serving)};
+    if (prompt->is_string()) return {tokens_of(*prompt, request, serving)};
     if (!prompt->is_array() || prompt->empty())
         request.refuse("prompt", "must be a string, a list of strings or a list of token ids, and not empty");
     const Json& first = prompt->front();
@@ -47,16 +52,19 @@ std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
     std::vector<Ids> prompts;
     for (const Json& one : *prompt) {
         if (one.type() != first.type()) request.refuse("prompt", "mixes texts and token ids");
-        prompts.push_back(one.is_string() ? tokens_of(one, serving) : ids_of(one, request, serving));
+        prompts.push_back(one.is_string() ? tokens_of(one, request, serving) : ids_of(one, request, serving));
     }
     return prompts;
 }
 
-void refuse_unsupported(const Fields& request, const SamplingFields& fields) {
-    if (const auto suffix = request.text("suffix"); suffix && !suffix->empty())
-        request.refuse("suffix", "is not possible: the model was not trained to fill in text");
-    const auto best_of = request.integer("best_of", 1, k_most_choices);
-    if (best_of && *best_of != fields.n_choices) request.refuse("best_of", "must be the same as n");
+// Leaves the last tokens of the prompts, as `truncate_prompt_tokens` says; -1: as many as the context takes.
+void truncate(const Fields& request, const Serving& serving, std::vector<Ids>& prompts) {
+    const auto given = request.integer("truncate_prompt_tokens", -1, int64_t{1} << 40);
+    if (!given) return;
+    if (*given == 0) request.refuse("truncate_prompt_tokens", "must be at least 1, or -1");
+    const int64_t most = *given < 0 ? serving.n_context - 1 : *given;
+    for (Ids& ids : prompts)
+        if (static_cast<int64_t>(ids.size()) > most) ids.erase(ids.begin(), ids.end() - most);
 }
 
 }  // namespace
@@ -65,25 +73,32 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     AnswerForm form = read_form(request, serving, "cmpl-");
-    SamplingFields fields = read_sampling(request, serving);
-    fields.max_tokens = request.integer("max_tokens", 0, int64_t{1} << 40).value_or(16);
+    SamplingFields fields = read_sampling(request, serving, "stop");
+    constexpr int64_t k_usual_tokens = 16;
+    fields.max_tokens = read_max_tokens(request, {"max_tokens", "n_predict"});
+    if (!request.has("max_tokens") && !request.has("n_predict")) fields.max_tokens = k_usual_tokens;
     const auto logprobs = request.integer("logprobs", 0, k_most_top_logprobs);
     fields.has_logprobs = logprobs.has_value();
     fields.n_top_logprobs = logprobs.value_or(0);
-    refuse_unsupported(request, fields);
     const bool echoes = request.boolean("echo").value_or(false);
     if (echoes && fields.has_logprobs)
         request.refuse("echo", "with logprobs is not possible: only generated tokens have log-probabilities");
+    const TextRule rule = read_text_rule(request);
 
     std::vector<PlannedAnswer> answers;
     std::vector<std::string> echo_texts;
-    for (Ids& ids : read_prompts(request, serving)) {
+    std::vector<Ids> prompts = read_prompts(request, serving);
+    truncate(request, serving, prompts);
+    check_other_fields(request, "/v1/completions");
+    const auto constraint = constraint_of(rule, /*after_reasoning=*/false, serving);
+    for (Ids& ids : prompts) {
         if (ids.empty()) request.refuse("prompt", "is empty");
-        check_length(ids.size(), serving, "prompt");
+        check_length(ids.size(), serving, "prompt", ApiFamily::openai);
         form.n_prompt += ids.size();
         const std::string echo = echoes ? serving.model.detokenize(ids).str() : "";
         if (form.has_ids && form.prompt_ids.empty()) form.prompt_ids = ids;
-        for (auto& answer : plan_choices(std::make_shared<const Ids>(std::move(ids)), fields, nullptr, 0)) {
+        for (auto& answer :
+             plan_choices(std::make_shared<const Ids>(std::move(ids)), fields, constraint.get(), 0)) {
             answers.push_back(std::move(answer));
             echo_texts.push_back(echo);
         }
@@ -94,11 +109,9 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     Plan plan(CompletionWriter(serving.model, std::move(form), std::move(echo_texts)));
     plan.answers = std::move(answers);
     plan.format.is_chat = false;
-    plan.stops = fields.stops;
+    set_sampling(fields, plan);
     plan.is_stream = is_stream;
     plan.keeps_tokens = keeps_tokens;
-    plan.wants_no_token = fields.max_tokens == 0;
-    plan.shows_end = fields.shows_end;
     return plan;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The routes that generate nothing.
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -15,6 +17,20 @@ HttpResponse json_response(const Json& body) {
     HttpResponse response;
     response.body = to_text(body);
     return response;
+}
+
+// Replaces percent signs with two hexadecimal digits by the bytes that they stand for: clients encode the slash of a name.
+std::string decoded(std::string_view text) {
+    std::string bytes;
+    for (size_t i = 0; i < text.size(); ++i) {
+        unsigned value = 0;
+        const char* digits = text.data() + i + 1;
+        const bool is_code = text[i] == '%' && i + 2 < text.size() &&
+                             std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+        bytes += is_code ? static_cast<char>(value) : text[i];
+        if (is_code) i += 2;
+    }
+    return bytes;
 }
 
 Json model_entry(const Serving& serving, const std::string& name) {
@@ -44,8 +60,9 @@ Prepared tokenize(const HttpRequest& http, Serving& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     std::vector<int32_t> ids;
+    check_model_name(request, serving);
     if (request.has("messages")) {  // as vLLM has it
-        ids = *make_prompt(read_conversation(request, serving), serving).ids;
+        ids = prompt_ids(read_chat(request, serving), serving);
     } else {
         const char* field = request.has("content") ? "content" : "prompt";
         const bool parses_special = request.boolean("parse_special").value_or(true);
@@ -74,7 +91,9 @@ Prepared detokenize(const HttpRequest& http, Serving& serving) {
 
 Prepared apply_template(const HttpRequest& http, Serving& serving) {
     const Json body = parse_body(http.body);
-    return json_response({{"prompt", render(read_conversation(Fields(body), serving), serving)}});
+    const Fields request(body);
+    check_model_name(request, serving);
+    return json_response({{"prompt", render(read_chat(request, serving), serving)}});
 }
 
 Prepared models(const HttpRequest&, Serving& serving) {
@@ -90,7 +109,7 @@ Prepared models(const HttpRequest&, Serving& serving) {
 }
 
 Prepared model_of_name(const HttpRequest& http, Serving& serving) {
-    const std::string name = http.path.substr(std::string("/v1/models/").size());
+    const std::string name = decoded(http.path.substr(std::string("/v1/models/").size()));
     const std::vector<std::string> names = names_of(serving);
     if (std::find(names.begin(), names.end(), name) == names.end())
         throw ApiError{404, fmt::format("the model '{}' does not exist", name.substr(0, 200)), "model",

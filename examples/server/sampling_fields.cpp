@@ -2,6 +2,7 @@
 #include "sampling_fields.h"
 
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr double k_hottest = 100;
 constexpr double k_largest_penalty = 1000;
+constexpr float k_never = -std::numeric_limits<float>::infinity();
 
 // Reads the repetition penalty. vLLM's penalty covers all earlier tokens, llama.cpp's only a window of them.
 void read_repetition(const Fields& request, const SamplingDefaults& defaults, SamplingFields& fields) {
@@ -77,16 +79,62 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
     }
 }
 
-// Checks the types of fields that other servers use and this one ignores.
-void check_unused(const Fields& request) {
-    request.number("typical_p", 0, 1);
-    request.text("user");
-    request.object("metadata");
-    request.boolean("store");
-    request.text("service_tier");
-    request.boolean("cache_prompt");
-    request.integer("id_slot", -1);
-    request.boolean("timings_per_token");
+// Reads a list of token ids.
+std::vector<int32_t> read_ids(const Fields& request, const char* name, const Serving& serving) {
+    std::vector<int32_t> ids;
+    const Json* list = request.array(name);
+    if (list == nullptr) return ids;
+    if (list->size() > static_cast<size_t>(serving.info.n_vocab))
+        request.refuse(name,
+                       fmt::format("has {} ids; the vocabulary has {}", list->size(), serving.info.n_vocab));
+    for (const Json& value : *list) {
+        if (!value.is_number_integer())
+            request.refuse(name, fmt::format("must have token ids only, not {}", kind_of(value)));
+        if (!(value >= 0 && value < serving.info.n_vocab))
+            request.refuse(name, fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
+                                             value.dump(), serving.info.n_vocab - 1));
+        ids.push_back(value.get<int32_t>());
+    }
+    return ids;
+}
+
+// Forbids all tokens but the allowed ones.
+void read_allowed_ids(const Fields& request, const Serving& serving, SamplingFields& fields) {
+    if (!request.has("allowed_token_ids")) return;
+    const std::vector<int32_t> allowed = read_ids(request, "allowed_token_ids", serving);
+    if (allowed.empty()) request.refuse("allowed_token_ids", "is empty, so no answer is possible");
+    std::vector<bool> is_allowed(static_cast<size_t>(serving.info.n_vocab));
+    for (const int32_t id : allowed) is_allowed[static_cast<size_t>(id)] = true;
+    for (size_t id = 0; id < is_allowed.size(); ++id)
+        if (!is_allowed[id]) fields.logit_bias.emplace_back(static_cast<int32_t>(id), k_never);
+}
+
+// Forbids words of one token, at the start of a text and after a space.
+void read_bad_words(const Fields& request, const Serving& serving, SamplingFields& fields) {
+    constexpr size_t k_most_words = 1000;
+    const Json* words = request.array("bad_words");
+    if (words == nullptr) return;
+    if (words->size() > k_most_words)
+        request.refuse("bad_words",
+                       fmt::format("has {} words; at most {} are possible", words->size(), k_most_words));
+    for (const Json& word : *words) {
+        if (!word.is_string()) request.refuse("bad_words", "must have strings only");
+        const std::string& text = word.get_ref<const std::string&>();
+        const minim::Tokens plain = serving.model.tokenize(text);
+        const minim::Tokens spaced = serving.model.tokenize(" " + text);
+        if (plain.size() != 1)
+            request.refuse("bad_words", fmt::format("has a word of {} tokens; only words of one token can be "
+                                                    "forbidden (/tokenize shows them)",
+                                                    plain.size()));
+        fields.logit_bias.emplace_back(plain[0], k_never);
+        if (spaced.size() == 1 && !text.starts_with(' ')) fields.logit_bias.emplace_back(spaced[0], k_never);
+    }
+}
+
+// Reads `priority`. As in vLLM, lower values are handled earlier; in the engine, higher ones.
+int32_t read_priority(const Fields& request) {
+    constexpr int64_t k_most = 1'000'000;
+    return static_cast<int32_t>(-request.integer("priority", -k_most, k_most).value_or(0));
 }
 
 void set_dry(const SamplingFields& fields, minim::Sampling& sampling) {
@@ -121,7 +169,7 @@ std::vector<std::string> read_stops(const Fields& request, const char* name) {
     return stops;
 }
 
-SamplingFields read_sampling(const Fields& request, const Serving& serving) {
+SamplingFields read_sampling(const Fields& request, const Serving& serving, const char* stop) {
     const SamplingDefaults& defaults = serving.sampling;
     SamplingFields fields;
     fields.temperature = request.number("temperature", 0, k_hottest).value_or(*defaults.temperature);
@@ -140,10 +188,27 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving) {
     fields.ignores_end = request.boolean("ignore_eos").value_or(false);
     fields.shows_end = !request.boolean("skip_special_tokens").value_or(true);
     fields.n_choices = request.integer("n", 1, k_most_choices).value_or(1);
-    fields.stops = read_stops(request, "stop");
+    const auto best_of = request.integer("best_of", 1, k_most_choices);
+    if (best_of && *best_of != fields.n_choices) request.refuse("best_of", "must be the same as n");
+    fields.stops = read_stops(request, stop);
+    fields.stop_ids = read_ids(request, "stop_token_ids", serving);
+    fields.shows_stop = request.boolean("include_stop_str_in_output").value_or(false) ||
+                        request.boolean("no_stop_trim").value_or(false);
+    fields.priority = read_priority(request);
     read_logit_bias(request, serving, fields);
-    check_unused(request);
+    read_allowed_ids(request, serving, fields);
+    read_bad_words(request, serving, fields);
     return fields;
+}
+
+std::optional<int64_t> read_max_tokens(const Fields& request, std::initializer_list<const char*> names) {
+    std::optional<int64_t> most;
+    for (const char* name : names) {
+        const bool is_llama = std::string_view(name) == "n_predict";
+        const auto value = request.integer(name, is_llama ? -2 : 0, int64_t{1} << 40);
+        if (!most && value) most = value;
+    }
+    return most && *most < 0 ? std::nullopt : most;
 }
 
 minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
@@ -166,6 +231,7 @@ minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constra
     if (fields.ignores_end) sampling.set("ignore_end", 1);
     if (fields.has_logprobs) sampling.set("logprobs", 1).set("top_logprobs", fields.n_top_logprobs);
     for (const std::string& stop : fields.stops) sampling.add_stop(stop);
+    for (const int32_t id : fields.stop_ids) sampling.add_stop_token(id);
     for (const auto& [id, bias] : fields.logit_bias) sampling.add_logit_bias(id, bias);
     if (constraint != nullptr) sampling.set_constraint(*constraint);
     return sampling;

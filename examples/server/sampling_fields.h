@@ -33,20 +33,29 @@ struct SamplingFields {
     int64_t min_tokens = 0;
     bool ignores_end = false;
     bool shows_end = false;  // skip_special_tokens: false
+    bool shows_stop =
+        false;  // include_stop_str_in_output: the stop text or token that ends the answer is a part of it
     std::vector<std::string> stops;
+    std::vector<int32_t> stop_ids;
     std::vector<std::pair<int32_t, float>> logit_bias;
     bool has_logprobs = false;
     int64_t n_top_logprobs = 0;
     int64_t n_choices = 1;
+    int32_t priority = 0;  // higher ones start first
 };
 
 inline constexpr int64_t k_most_choices = 32;
 inline constexpr int64_t k_most_top_logprobs = 20;
 inline constexpr size_t k_most_stops = 16;
 
-// Reads the fields that the two OpenAI routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed,
-// logit_bias, n, min_tokens, ignore_eos, skip_special_tokens, stop.
-SamplingFields read_sampling(const Fields& request, const Serving& serving);
+// Reads the fields that all routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias,
+// bad_words, allowed_token_ids, n, best_of, min_tokens, ignore_eos, skip_special_tokens, stop_token_ids,
+// include_stop_str_in_output, priority, and stop texts in the field `stop`.
+SamplingFields read_sampling(const Fields& request, const Serving& serving, const char* stop);
+
+// Reads the most tokens of an answer from the first of these fields that is there; none: no limit. llama.cpp's n_predict may
+// be -1 or -2: no limit.
+std::optional<int64_t> read_max_tokens(const Fields& request, std::initializer_list<const char*> names);
 
 // Reads a text or a list of texts.
 std::vector<std::string> read_stops(const Fields& request, const char* name);

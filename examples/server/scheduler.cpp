@@ -18,7 +18,9 @@ Scheduler::~Scheduler() {
 void Scheduler::submit(const std::shared_ptr<Job>& job) {
     job->scheduler_ = this;
     job->submitted_ = Job::Clock::now();
-    waiting_.push_back(job);
+    const auto later = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&](const auto& other) { return other->priority < job->priority; });
+    waiting_.insert(later, job);
     start_waiting();
 }
 
@@ -43,6 +45,7 @@ void Scheduler::start(const std::shared_ptr<Job>& job, int32_t slot) {
     } else {
         minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
         params.timeout_ms = job->timeout_ms;
+        params.priority = job->priority;
         params.notify = wake;
         params.notify_user_data = job.get();
         minim_error error = MINIM_ERROR_INIT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands requests to the engine: as many at once as there are slots, the others wait in order of arrival. The engine's thread
+// Hands requests to the engine: as many at once as there are slots, the others wait in order of priority and arrival. The engine's thread
 // wakes the event loop, which takes the tokens; no thread waits for an answer.
 #pragma once
 
@@ -41,6 +41,7 @@ class Job : public std::enable_shared_from_this<Job> {
     minim::Sampling sampling;
     bool wants_no_token = false;  // max_tokens 0
     int64_t timeout_ms = 0;       // 0: none
+    int32_t priority = 0;         // higher ones start first
     std::function<void(std::span<const Token>)> on_tokens;
     std::function<void(const JobEnd&)> on_end;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -54,7 +55,12 @@ HttpLimits limits_of(const Options& options) {
     return limits;
 }
 
-// Prepares a request on the worker's thread. Converts every failure to an answer.
+// Threads that prepare requests: also with two cores, a slow request leaves some to the others.
+size_t n_workers() {
+    return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 4, 16);
+}
+
+// Prepares a request on a worker's thread. Converts every failure to an answer.
 Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving& serving) {
     try {
         return route.prepare(request, serving);
@@ -79,8 +85,11 @@ Service::Service(EventLoop& loop, Serving& serving)
       serving_(serving),
       scheduler_(loop, serving.engine, static_cast<size_t>(serving.n_slots),
                  static_cast<size_t>(serving.options.n_queue)),
+      metrics_(serving.name),
+      hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_key.empty()),
       http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
-            [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }) {
+            [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }),
+      workers_(n_workers()) {
     loop.every(std::chrono::milliseconds(100), [this] { tick(); });
     loop.on_termination([this] { drain(); });
 }
@@ -93,6 +102,17 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
         exchange->respond(error_response(error, family_of(request.path), request.id));
         finish(*exchange, "refused", arrived, "");
     };
+    if (!hosts_.allows_host(request.host))
+        return refuse({403,
+                       fmt::format("the host '{}' is not this machine; --host or --cors-origin allow it",
+                                   request.host.substr(0, 100)),
+                       "", "host_not_allowed"});
+    if (!hosts_.allows_origin(request.origin, request.host))
+        return refuse({403,
+                       fmt::format("pages of '{}' may not use this server; --cors-origin allows them",
+                                   request.origin.substr(0, 100)),
+                       "", "origin_not_allowed"});
+    if (request.method == "OPTIONS") return answer_options(*exchange);
     if (!serving_.options.api_key.empty() && !is_open && !has_key(request, serving_.options.api_key))
         return refuse({401, "a valid API key is required", "", "invalid_api_key"});
     if (std::ranges::find(k_direct_paths, request.path) != k_direct_paths.end()) {
@@ -108,6 +128,13 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     if (request.method != route->method)
         return refuse(
             {405, fmt::format("only {} is possible here", route->method), "", "method_not_allowed"});
+    if (!request.encoding.empty() && request.encoding != "identity")
+        return refuse(
+            {415,
+             fmt::format("the Content-Encoding '{}' is not possible: send the body as it is, not in "
+                         "gzip, deflate, br or zstd",
+                         request.encoding.substr(0, 40)),
+             "", "unsupported_encoding"});
     if (is_draining_) return refuse({503, "the server is shutting down", "", ""});
     prepare(exchange, static_cast<size_t>(route - k_routes.begin()));
 }
@@ -115,16 +142,22 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
 void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
     const auto arrived = Clock::now();
     ++n_pending_;
-    worker_.post([this, exchange, route, arrived]() mutable {
-        auto prepared =
-            std::make_shared<Prepared>(prepare_safely(k_routes[route], exchange->request, serving_));
-        exchange->request.body = {};
-        // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
-        loop_.post([this, exchange = std::move(exchange), prepared = std::move(prepared), route, arrived] {
-            --n_pending_;
-            answer(exchange, std::move(*prepared), route, arrived);
-        });
-    });
+    const auto client = exchange->client();
+    workers_.post(
+        [this, exchange, client, route, arrived]() mutable {
+            // Nothing is done for a client that is gone.
+            auto prepared = std::make_shared<Prepared>(
+                client->is_gone ? Prepared(HttpResponse{})
+                                : prepare_safely(k_routes[route], exchange->request, serving_));
+            exchange->request.body = {};
+            // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
+            loop_.post(
+                [this, exchange = std::move(exchange), prepared = std::move(prepared), route, arrived] {
+                    --n_pending_;
+                    answer(exchange, std::move(*prepared), route, arrived);
+                });
+        },
+        client);
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
@@ -136,7 +169,7 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
     }
     if (exchange->is_gone()) return finish(*exchange, path, arrived, "");
     const auto generation =
-        std::make_shared<Generation>(Generation::Tools{serving_, scheduler_, worker_, metrics_}, exchange,
+        std::make_shared<Generation>(Generation::Tools{serving_, scheduler_, workers_, metrics_}, exchange,
                                      std::move(std::get<Plan>(prepared)), arrived);
     generations_.insert(generation);
     generation->start([this, weak = std::weak_ptr(generation), exchange, path, arrived] {
@@ -150,9 +183,30 @@ void Service::finish(const Exchange& exchange, const char* route, Clock::time_po
                      const std::string& details) {
     ++metrics_.requests[{route, exchange.status()}];
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - arrived).count();
-    write_note(fmt::format("{} {} {} status={} ms={:.0f}{}{}{}", exchange.request.id, exchange.request.method,
-                           exchange.request.path.substr(0, 200), exchange.status(), ms,
-                           details.empty() ? "" : " ", details, exchange.is_gone() ? " client_gone" : ""));
+    write_note(fmt::format("{} {} {} {} status={} ms={:.0f}{}{}{}", exchange.request.client,
+                           exchange.request.id, exchange.request.method, exchange.request.path.substr(0, 200),
+                           exchange.status(), ms, details.empty() ? "" : " ", details,
+                           exchange.is_gone() ? " client_gone" : ""));
+}
+
+// Says which methods a route has, and answers the question of a browser whether a page may use it.
+void Service::answer_options(Exchange& exchange) {
+    HttpResponse response;
+    response.status = 204;
+    const std::string methods = "GET, HEAD, POST, OPTIONS";
+    response.headers = {{"Allow", methods}};
+    if (!serving_.options.cors_origin.empty()) {
+        const std::string& asked = exchange.request.asked_headers;
+        response.headers.emplace_back("Access-Control-Allow-Methods", methods);
+        // "*" does not stand for Authorization.
+        response.headers.emplace_back("Access-Control-Allow-Headers", asked.empty() ? "*" : asked);
+        response.headers.emplace_back("Access-Control-Max-Age", "600");
+        response.headers.emplace_back("Vary", "Access-Control-Request-Headers");
+        if (exchange.request.asks_private)
+            response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+    }
+    exchange.respond(response);
+    ++metrics_.requests[{"options", 204}];
 }
 
 // Answers routes that need the loop's own state.

@@ -7,6 +7,7 @@
 
 #include "event_loop.h"
 #include "generation.h"
+#include "host_check.h"
 #include "http_server.h"
 #include "serving.h"
 
@@ -28,6 +29,7 @@ class Service {
     void finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
                 const std::string& details);
     void answer_directly(Exchange& exchange);
+    void answer_options(Exchange& exchange);
     void tick();
     void drain();
 
@@ -36,10 +38,11 @@ class Service {
     Scheduler scheduler_;
     Metrics metrics_;
     std::unordered_set<std::shared_ptr<Generation>> generations_;
-    size_t n_pending_ = 0;  // requests that the worker has
+    size_t n_pending_ = 0;  // requests that the workers have
     bool is_draining_ = false;
+    const HostCheck hosts_;
     HttpServer http_;
-    Worker worker_;  // last: its tasks use all of the above
+    Workers workers_;  // last: their tasks use all of the above
 };
 
 }  // namespace server

@@ -121,39 +121,15 @@ int32_t think_end_token(const minim::Model& model) {
     return tokens.size() == 1 ? tokens[0] : -1;
 }
 
+// Returns the length of the longest token's text, at least 1.
+size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
+    size_t longest = 1;
+    for (int64_t id = 0; id < n_vocab; ++id)
+        longest = std::max(longest, model.token_text(static_cast<int32_t>(id)).str().size());
+    return longest;
+}
+
 }  // namespace
-
-template <typename Make>
-std::shared_ptr<const minim::Constraint> Constraints::find_or_make(std::string key, Make make) {
-    constexpr size_t k_most = 64;
-    const auto it = known_.find(key);
-    if (it != known_.end()) return it->second;
-    if (known_.size() >= k_most) known_.clear();
-    const auto made = std::make_shared<const minim::Constraint>(make());
-    known_.emplace(std::move(key), made);
-    return made;
-}
-
-std::shared_ptr<const minim::Constraint> Constraints::of_schema(const std::string& schema,
-                                                                bool after_reasoning) {
-    minim::ConstraintOptions options;
-    if (after_reasoning) options.starts_after = "</think>";
-    return find_or_make((after_reasoning ? "s1" : "s0") + schema,
-                        [&] { return minim::Constraint::from_schema(model_, schema, options); });
-}
-
-std::shared_ptr<const minim::Constraint> Constraints::of_tools(const std::string& tools,
-                                                               const std::string& name, bool single,
-                                                               bool after_reasoning, bool optional) {
-    minim::ConstraintOptions options;
-    if (after_reasoning) options.starts_after = "</think>";
-    options.calls_are_optional = optional;
-    options.relax = true;
-    const std::string key =
-        fmt::format("t{}{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, optional ? 1 : 0, name, tools);
-    return find_or_make(key,
-                        [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
-}
 
 Serving::Serving(const Options& o)
     : options(o),
@@ -166,6 +142,7 @@ Serving::Serving(const Options& o)
       recommended(model.checkpoint().recommended_sampling()),
       sampling(complete(options.sampling, recommended)),
       think_end(think_end_token(model)),
+      longest_token(longest_token_of(model, info.n_vocab)),
       engine(open_engine(model, options)),
       n_context(static_cast<int64_t>(engine.state().max_context)),
       n_slots(static_cast<int64_t>(engine.state().n_requests)),

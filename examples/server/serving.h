@@ -3,32 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 
+#include "constraints.h"
 #include "minim/minim.hpp"
 #include "options.h"
 #include "turn_memory.h"
 
 namespace server {
-
-// Keeps compiled constraints, because requests repeat them. Used on the worker's thread.
-class Constraints {
-  public:
-    explicit Constraints(const minim::Model& model) : model_(model) {}
-    std::shared_ptr<const minim::Constraint> of_schema(const std::string& schema, bool after_reasoning);
-    // `optional`: the answer may also be text; once the model begins a call, the call must fit the tools.
-    std::shared_ptr<const minim::Constraint> of_tools(const std::string& tools, const std::string& name,
-                                                      bool single, bool after_reasoning, bool optional);
-
-  private:
-    template <typename Make>
-    std::shared_ptr<const minim::Constraint> find_or_make(std::string key, Make make);
-
-    const minim::Model& model_;
-    std::map<std::string, std::shared_ptr<const minim::Constraint>> known_;
-};
 
 struct Serving {
     // Opens the model. Throws minim::Exception, or std::runtime_error.
@@ -44,11 +26,12 @@ struct Serving {
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
     const int32_t think_end;                       // the id of </think>, or -1
+    const size_t longest_token;                    // bytes of the longest token's text
     minim::Engine engine;
     const int64_t n_context;  // tokens of one request, as the engine has taken them
     const int64_t n_slots;    // requests at once
 
-    // Used only on the worker's thread.
+    // Used by the threads that prepare requests.
     TurnMemory turns;
     ReasoningMemory reasoning;
     Constraints constraints;

@@ -73,11 +73,14 @@ void TurnMemory::remember(const Json& message, const std::vector<int32_t>& promp
     const auto header_size = static_cast<size_t>(prompt.data() + prompt.size() - header);
     const std::string key = bytes_of(turn, static_cast<size_t>(turn_end - turn));
     std::string value = bytes_of(header, header_size) + bytes_of(generated.data(), generated.size());
-    if (key != value) turns_.put(key, std::move(value));
+    if (key == value) return;
+    const std::lock_guard lock(mutex_);
+    turns_.put(key, std::move(value));
 }
 
 std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
     if (role_ < 0 || end_ < 0) return prompt;
+    const std::lock_guard lock(mutex_);
     std::vector<int32_t> result;
     result.reserve(prompt.size());
     for (auto it = prompt.begin(); it != prompt.end();) {
@@ -96,11 +99,14 @@ std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
 }
 
 void ReasoningMemory::remember(const std::string& call_id, const std::string& reasoning) {
+    const std::lock_guard lock(mutex_);
     texts_.put(id_core(call_id), reasoning);
 }
 
-const std::string* ReasoningMemory::find(const std::string& call_id) {
-    return texts_.find(id_core(call_id));
+std::optional<std::string> ReasoningMemory::find(const std::string& call_id) {
+    const std::lock_guard lock(mutex_);
+    const std::string* reasoning = texts_.find(id_core(call_id));
+    return reasoning == nullptr ? std::nullopt : std::optional(*reasoning);
 }
 
 }  // namespace server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's memory of its answers. Both are used on the worker's thread alone.
+// The server's memory of its answers. Any thread.
 //
 // TurnMemory: the token ids of an answer. A client sends the answer back as text and JSON, whose rendering seldom has the same
 // tokens (blank lines before a tool call, another way to cut a word). If the rendered turn is a remembered one, the generated ids
@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <list>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -49,6 +51,7 @@ class TurnMemory {
 
   private:
     const minim::Model& model_;
+    std::mutex mutex_;   // protects turns_
     int32_t role_ = -1;  // "]~b]", which begins a turn
     int32_t end_ = -1;   // "[e~[", which ends it
     RecentTexts turns_{size_t{32} << 20};
@@ -57,9 +60,10 @@ class TurnMemory {
 class ReasoningMemory {
   public:
     void remember(const std::string& call_id, const std::string& reasoning);
-    const std::string* find(const std::string& call_id);
+    std::optional<std::string> find(const std::string& call_id);
 
   private:
+    std::mutex mutex_;
     RecentTexts texts_{size_t{32} << 20};
 };
 

@@ -197,7 +197,7 @@ def status_of(answer):
 def post_bytes(path, body, **headers):
     if not isinstance(body, bytes):
         body = (body if isinstance(body, str) else json.dumps(body)).encode()
-    fields = {"Host": "x", "Content-Type": "application/json", "Content-Length": len(body),
+    fields = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": len(body),
               **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value is not None)
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body

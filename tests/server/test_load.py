@@ -44,7 +44,7 @@ class Load(unittest.TestCase):
             self.assertLess(peak_mb, 600)
             self.assertLess(n_threads, 40)
             metrics = server.get("/metrics")[2].decode()
-            self.assertIn(f'minim_http_requests_total{{route="{CHAT}",status="200"}} 1024', metrics)
+            self.assertIn(f'minim_http_requests_total{{model_name="minim-tiny",route="{CHAT}",status="200"}} 1024', metrics)
 
 
 if __name__ == "__main__":

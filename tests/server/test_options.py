@@ -68,7 +68,7 @@ class Options(unittest.TestCase):
 
     def test_metrics_for_other_boards_and_pages_of_other_origins(self):
         with Server("--metrics-prefix", "vllm:", "--cors-origin", "https://example.org") as server:
-            self.assertIn("\nvllm:num_requests_running 0\n", server.get("/metrics")[2].decode())
+            self.assertIn('\nvllm:num_requests_running{model_name="minim-tiny"} 0\n', server.get("/metrics")[2].decode())
             self.assertEqual(server.get("/health")[1]["Access-Control-Allow-Origin"], "https://example.org")
             self.assertEqual(server.request("OPTIONS", CHAT)[0], 204)
 

@@ -103,7 +103,7 @@ class Responses(unittest.TestCase):
                               ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"background": True}, "background"),
                               ({"max_output_tokens": 1.5}, "max_output_tokens"), ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
                               ({"tool_choice": "required"}, "tool_choice"), ({"top_logprobs": 21}, "top_logprobs"),
-                              ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{"}]}, "input[0].arguments"),
+                              ({"input": [{"type": "function_call", "call_id": "a", "arguments": "{}"}]}, "input[0].name"),
                               ({"text": {"format": {"type": "xml"}}}, "text.format.type"), ({"stream": 1}, "stream")):
             status, _, answer = self.server.post(PATH, {"input": "Hi", **change})
             self.assertEqual((status, answer["error"]["param"]), (400, field), change)

@@ -99,19 +99,19 @@ class Routes(unittest.TestCase):
         self.server.chat(COUNT, max_tokens=400, ignore_eos=True)
         # A request is counted only when it has ended, a moment after the client has received the answer.
         deadline = time.monotonic() + 5
-        while "minim_e2e_request_latency_seconds_count 0" in (text := self.server.get("/metrics")[2].decode()):
+        while 'minim_e2e_request_latency_seconds_count{model_name="minim-tiny"} 0' in (text := self.server.get("/metrics")[2].decode()):
             if time.monotonic() > deadline:
                 break
         names = {line.split("{")[0].split()[0] for line in text.splitlines() if line and line[0] != "#"}
         self.assertTrue(all(name.startswith("minim_") for name in names), names)
         for name in ("request_queue_time_seconds", "time_to_first_token_seconds", "inter_token_latency_seconds",
                      "e2e_request_latency_seconds"):
-            buckets = re.findall(rf"minim_{name}_bucket{{le=\"(.*)\"}} (\d+)", text)
+            buckets = re.findall(rf"minim_{name}_bucket{{model_name=\"minim-tiny\",le=\"(.*)\"}} (\d+)", text)
             counts = [int(count) for _, count in buckets]
             self.assertEqual(counts, sorted(counts))
             self.assertGreater(counts[-1], 0)
-            self.assertIn(f"minim_{name}_count {counts[-1]}", text)
-        generated = int(re.search(r"^minim_generation_tokens_total (\d+)", text, re.M).group(1))
+            self.assertIn(f'minim_{name}_count{{model_name="minim-tiny"}} {counts[-1]}', text)
+        generated = int(re.search(r"^minim_generation_tokens_total{.*} (\d+)", text, re.M).group(1))
         self.assertGreater(generated, 5)
 
     def test_unknown_routes_and_methods(self):

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "constraints.h"
+
+#include <fmt/format.h>
+
+#include "error.h"
+
+namespace server {
+
+namespace {
+
+constexpr size_t k_most_entries = 64;
+constexpr size_t k_most_key_bytes = size_t{32} << 20;
+
+minim::ConstraintOptions options_of(bool after_reasoning) {
+    minim::ConstraintOptions options;
+    if (after_reasoning) options.starts_after = "</think>";
+    return options;
+}
+
+// Compiles a grammar where the library can.
+template <typename Constraint>
+minim::Constraint from_grammar(const minim::Model& model, const std::string& grammar,
+                               const minim::ConstraintOptions& options) {
+    if constexpr (requires { Constraint::from_grammar(model, grammar, options); }) {
+        return Constraint::from_grammar(model, grammar, options);
+    } else {
+        throw ApiError{400, "grammars are not possible", "", ""};
+    }
+}
+
+// A lack of memory may pass. An input that cannot be compiled stays so.
+bool is_lasting(const minim::Exception& error) {
+    return error.status() == MINIM_E_INVALID || error.status() == MINIM_E_UNSUPPORTED;
+}
+
+}  // namespace
+
+void Constraints::drop(const std::string& key) {
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return;
+    n_bytes_ -= key.size();
+    entries_.erase(it->second);
+    by_key_.erase(it);
+}
+
+Constraints::Constraint Constraints::find_or_make(std::string key,
+                                                  const std::function<minim::Constraint()>& make) {
+    std::promise<Constraint> promise;
+    {
+        std::unique_lock lock(mutex_);
+        if (const auto it = by_key_.find(key); it != by_key_.end()) {
+            entries_.splice(entries_.begin(), entries_, it->second);
+            const std::shared_future<Constraint> known = it->second->second;
+            lock.unlock();
+            return known.get();  // waits for a compilation under way; throws its error
+        }
+        n_bytes_ += key.size();
+        entries_.emplace_front(key, promise.get_future().share());
+        by_key_.emplace(key, entries_.begin());
+        while (entries_.size() > 1 && (entries_.size() > k_most_entries || n_bytes_ > k_most_key_bytes))
+            drop(std::string(entries_.back().first));
+    }
+    bool stays = false;
+    try {
+        auto made = std::make_shared<const minim::Constraint>(make());
+        promise.set_value(made);
+        return made;
+    } catch (const minim::Exception& error) {
+        stays = is_lasting(error);
+        promise.set_exception(std::current_exception());
+        if (!stays) {
+            const std::lock_guard lock(mutex_);
+            drop(key);
+        }
+        throw;
+    } catch (...) {
+        promise.set_exception(std::current_exception());
+        const std::lock_guard lock(mutex_);
+        drop(key);
+        throw;
+    }
+}
+
+Constraints::Constraint Constraints::of_rule(const TextRule& rule, bool after_reasoning) {
+    std::string key = fmt::format("r{}{}", static_cast<int>(rule.kind), after_reasoning ? 1 : 0);
+    key += rule.text;
+    for (const std::string& choice : rule.choices)
+        key.append(fmt::format("{}:", choice.size())).append(choice);
+    const minim::ConstraintOptions options = options_of(after_reasoning);
+    return find_or_make(std::move(key), [&] {
+        switch (rule.kind) {
+            case TextRule::Kind::regex:
+                return minim::Constraint::from_regex(model_, rule.text, options);
+            case TextRule::Kind::choice:
+                return minim::Constraint::from_choices(model_, rule.choices, options);
+            case TextRule::Kind::grammar:
+                return from_grammar<minim::Constraint>(model_, rule.text, options);
+            default:
+                return minim::Constraint::from_schema(model_, rule.text, options);
+        }
+    });
+}
+
+Constraints::Constraint Constraints::of_tools(const std::string& tools, const std::string& name, bool single,
+                                              bool after_reasoning, bool optional) {
+    minim::ConstraintOptions options = options_of(after_reasoning);
+    options.calls_are_optional = optional;
+    options.relax = true;
+    std::string key =
+        fmt::format("t{}{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, optional ? 1 : 0, name, tools);
+    return find_or_make(std::move(key),
+                        [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
+}
+
+}  // namespace server

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled constraints, which requests repeat. Any thread. Equal requests at the same time share one compilation, failures are
+// remembered like successes, and the least recently used entries are dropped.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "minim/minim.hpp"
+#include "structured_output.h"
+
+namespace server {
+
+class Constraints {
+  public:
+    using Constraint = std::shared_ptr<const minim::Constraint>;
+
+    explicit Constraints(const minim::Model& model) : model_(model) {}
+    Constraints(const Constraints&) = delete;
+    Constraints& operator=(const Constraints&) = delete;
+
+    // `after_reasoning`: the constraint applies from the end of the reasoning on. Throw minim::Exception.
+    Constraint of_rule(const TextRule& rule, bool after_reasoning);
+    // `optional`: the answer may also be text; once the model begins a call, the call must fit the tools.
+    Constraint of_tools(const std::string& tools, const std::string& name, bool single, bool after_reasoning,
+                        bool optional);
+
+  private:
+    using Entries = std::list<std::pair<std::string, std::shared_future<Constraint>>>;
+
+    Constraint find_or_make(std::string key, const std::function<minim::Constraint()>& make);
+    void drop(const std::string& key);
+
+    const minim::Model& model_;
+    std::mutex mutex_;  // protects what follows; nobody compiles under it
+    Entries entries_;   // the most recently used first
+    std::unordered_map<std::string, Entries::iterator> by_key_;
+    size_t n_bytes_ = 0;  // of the keys
+};
+
+}  // namespace server
