@@ -82,8 +82,18 @@ void File::read_at(uint64_t offset, std::span<std::byte> out) const {
     }
 }
 
+void File::check_size() const {
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0 || static_cast<uint64_t>(info.st_size) < size_)
+        fail_file(Reason::truncated, "{}: shrank while it was being opened", path_);
+}
+
 void File::expect_reads_in_order() const noexcept {
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void File::read_ahead(uint64_t offset, uint64_t bytes) const noexcept {
+    ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 
 namespace {
@@ -98,18 +108,15 @@ int advise(std::span<const std::byte> mapped, int advice) noexcept {
 
 }  // namespace
 
-void read_ahead(std::span<const std::byte> mapped) noexcept {
-    advise(mapped, MADV_WILLNEED);
-}
-
 void make_mapped_present(std::span<const std::byte> mapped) {
     if (mapped.empty()) return;
 #ifdef MADV_POPULATE_READ
     const int code = advise(mapped, MADV_POPULATE_READ);
     if (code == 0) return;
-    if (code != EINVAL) fail_io("a mapped file", "read", code);
+    const bool is_unknown = code == EINVAL || code == ENOSYS || code == EPERM;
+    if (!is_unknown) fail_io("a mapped file", "read", code);
 #endif
-    // Kernels before 5.14: read a byte of each page.
+    // Kernels before 5.14, and sandboxes: read a byte of each page.
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     const volatile std::byte* bytes = mapped.data();
     for (size_t at = 0; at < mapped.size(); at += page) static_cast<void>(bytes[at]);
@@ -119,11 +126,14 @@ void make_mapped_present(std::span<const std::byte> mapped) {
 MappedFile::MappedFile(const File& file) : size_(file.size()) {
     if (size_ == 0) return;
     void* block = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor_, 0);
+    // Some file systems (9p, FUSE with direct I/O) map files privately only.
+    if (block == MAP_FAILED) block = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor_, 0);
     if (block == MAP_FAILED) fail_io(file.path(), "map", errno);
-    struct stat info {};
-    if (::fstat(file.descriptor_, &info) != 0 || static_cast<uint64_t>(info.st_size) < size_) {
+    try {
+        file.check_size();
+    } catch (...) {
         ::munmap(block, size_);
-        fail_file(Reason::truncated, "{}: shrank while it was being opened", file.path());
+        throw;
     }
     data_ = static_cast<const std::byte*>(block);
 }

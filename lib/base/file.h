@@ -30,8 +30,13 @@ class File {
     // too early.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
+    // Throws format with reason `truncated` if the file has become smaller since it was opened.
+    void check_size() const;
+
     // Advises the system that later reads are mostly in file order, so that it reads further ahead.
     void expect_reads_in_order() const noexcept;
+    // Advises the system to read a range before its use. A refusal changes only speed.
+    void read_ahead(uint64_t offset, uint64_t bytes) const noexcept;
 
   private:
     friend class MappedFile;
@@ -43,7 +48,7 @@ class File {
 
 // Maps the whole file read-only. The size is checked again after mapping. If the file shrinks later, access raises SIGBUS, as
 // always with mmap; the documentation for hosts says so. An empty file gives an
-// empty span.
+// empty span. Some file systems map no files: io, with the system's code.
 class MappedFile {
   public:
     explicit MappedFile(const File& file);
@@ -62,8 +67,5 @@ class MappedFile {
 
 // Prefaults the pages of a mapping. Throws io if the file cannot be read, or has shrunk.
 void make_mapped_present(std::span<const std::byte> mapped);
-
-// Advises the system to read pages of a mapping before their use. A refusal changes only speed.
-void read_ahead(std::span<const std::byte> mapped) noexcept;
 
 }  // namespace minim

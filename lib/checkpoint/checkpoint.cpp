@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -16,6 +17,9 @@
 
 namespace minim::checkpoint {
 namespace {
+
+// Enough for the codes, scales and zero points of the matrices that the threads of a load share.
+constexpr size_t k_most_views = 24;
 
 // Chooses the reader by the file's name, because an index and a safetensors file have no magic. Every other file is
 // read as GGUF, which has one.
@@ -42,7 +46,8 @@ Checkpoint::Checkpoint(Contents contents, std::string folder, Descriptor kept)
     : kept_(std::move(kept)),
       contents_(std::move(contents)),
       folder_(std::move(folder)),
-      order_(order_by_name(contents_.tensors, &Tensor::name)) {
+      order_(order_by_name(contents_.tensors, &Tensor::name)),
+      views_(std::make_unique<ViewCache>()) {
     int32_t index = 0;
     for (Tensor& tensor : contents_.tensors) {
         tensor.index = index++;
@@ -65,7 +70,7 @@ void Checkpoint::load(Residence how, const Progress& progress, const CancelToken
 
 bool Checkpoint::is_loaded(const Tensor& tensor) const noexcept {
     const auto index = static_cast<size_t>(tensor.index);
-    return index < residents_.data.size() && (residents_.data[index] != nullptr || tensor.bytes == 0);
+    return index < residents_.is_loaded.size() && residents_.is_loaded[index];
 }
 
 const std::byte* Checkpoint::data(const Tensor& tensor) const {
@@ -79,6 +84,28 @@ void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> 
                       from + out.size(), tensor.bytes);
     }
     contents_.files[static_cast<size_t>(tensor.part)].read_at(tensor.offset + from, out);
+}
+
+View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const {
+    if (is_loaded(tensor) && data(tensor) != nullptr) return {data(tensor) + from};
+    const std::lock_guard lock(views_->mutex);
+    std::vector<ViewCache::Range>& ranges = views_->ranges;
+    const auto same = [&](const ViewCache::Range& range) {
+        return range.tensor == tensor.index && range.from == from && range.count == count;
+    };
+    auto found = std::ranges::find_if(ranges, same);
+    if (found == ranges.end()) {
+        const auto bytes = std::make_shared<std::vector<std::byte>>(count);
+        read(tensor, from, *bytes);
+        if (ranges.size() == k_most_views) ranges.pop_back();
+        found = ranges.insert(ranges.end(), {tensor.index, from, count, bytes});
+    }
+    std::rotate(ranges.begin(), found, found + 1);
+    return {ranges.front().bytes->data(), ranges.front().bytes};
+}
+
+void Checkpoint::read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept {
+    contents_.files[static_cast<size_t>(tensor.part)].read_ahead(tensor.offset + from, count);
 }
 
 void Checkpoint::read(const std::byte* place, std::span<std::byte> out) const {

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +22,24 @@
 #include "checkpoint/tensor.h"
 
 namespace minim::checkpoint {
+
+// Bytes of a tensor: `kept` owns them unless they are mapped.
+struct View {
+    const std::byte* data = nullptr;
+    std::shared_ptr<const std::vector<std::byte>> kept = nullptr;
+};
+
+// The ranges that were read last, the latest one first.
+struct ViewCache {
+    struct Range {
+        int32_t tensor = 0;
+        uint64_t from = 0;
+        uint64_t count = 0;
+        std::shared_ptr<const std::vector<std::byte>> bytes;
+    };
+    std::mutex mutex;
+    std::vector<Range> ranges;
+};
 
 // Const members may be called from any thread; load() from one thread, before others call data(). Returned pointers,
 // spans and views are valid as long as the Checkpoint, even after it is moved.
@@ -54,16 +74,21 @@ class Checkpoint {
         return contents_.alignment;
     }  // of the first file; 1 for safetensors
 
-    // Makes data() valid for the wanted tensors. Call it once; a failed or cancelled load changes nothing and may be
-    // tried again. A file that shrinks while it is mapped raises SIGBUS on access; a file that has shrunk before is
+    // Makes data() valid for the wanted tensors if they are mapped; else it only checks the files. Call it once; a failed or
+    // cancelled load changes nothing and may be tried again. A file that shrinks while it is mapped raises SIGBUS on access; a file that has shrunk before is
     // `truncated`. Allocates no memory for the tensors.
     void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
               const TensorFilter& wanted = {});
     bool is_loaded(const Tensor& tensor) const noexcept;
-    // Returns the bytes of a loaded tensor; never null for a tensor with bytes.
+    // Returns the bytes of a loaded tensor; null if they are not mapped.
     const std::byte* data(const Tensor& tensor) const;
     // Reads bytes of a tensor from the file, loaded or not.
     void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
+    // Returns bytes of a tensor, in the mapping if there is one. Else they are read, and kept for the next calls: several
+    // threads use ranges of some megabytes in turns.
+    View view(const Tensor& tensor, uint64_t from, uint64_t count) const;
+    // Advises the system to read bytes of a tensor before their use. A refusal changes only speed.
+    void read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept;
     // Copies bytes from an address inside a range of data(). Mapped bytes are read from the file, so that no page of the mapping
     // becomes resident, and a file that has shrunk is an error (`truncated`) instead of a signal.
     void read(const std::byte* place, std::span<std::byte> out) const;
@@ -79,6 +104,7 @@ class Checkpoint {
     uint64_t tensor_bytes_ = 0;
     bool loaded_ = false;
     Residents residents_;
+    std::unique_ptr<ViewCache> views_;
 };
 
 }  // namespace minim::checkpoint

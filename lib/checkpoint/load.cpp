@@ -6,7 +6,6 @@
 #include <string>
 #include <tuple>
 
-#include "base/memory_info.h"
 #include "checkpoint/load_counter.h"
 
 namespace minim::checkpoint {
@@ -24,18 +23,11 @@ std::vector<const Tensor*> reading_order(const Contents& contents, const TensorF
     return order;
 }
 
-void map(const Contents& contents, std::span<const Tensor* const> order, bool reads_ahead,
-         LoadCounter& counter, Residents& residents) {
+void map(const Contents& contents, std::span<const Tensor* const> order, Residents& residents) {
     for (const File& file : contents.files) residents.maps.emplace_back(file);
     for (const Tensor* tensor : order) {
-        const std::span<const std::byte> bytes =
-            residents.maps[static_cast<size_t>(tensor->part)].bytes().subspan(tensor->offset, tensor->bytes);
-        residents.data[static_cast<size_t>(tensor->index)] = bytes.data();
-        for (uint64_t at = 0; at < bytes.size(); at += k_load_block_bytes) {
-            const auto block = bytes.subspan(at, std::min<uint64_t>(k_load_block_bytes, bytes.size() - at));
-            if (reads_ahead) read_ahead(block);
-            counter.add(block.size());
-        }
+        const std::span<const std::byte> bytes = residents.maps[static_cast<size_t>(tensor->part)].bytes();
+        residents.data[static_cast<size_t>(tensor->index)] = bytes.data() + tensor->offset;
     }
 }
 
@@ -48,9 +40,18 @@ Residents load_tensors(const Contents& contents, Residence how, const Progress& 
     for (const Tensor* tensor : order) total += tensor->bytes;
     Residents residents;
     residents.data.resize(contents.tensors.size());
+    residents.is_loaded.resize(contents.tensors.size());
     LoadCounter counter(total, progress, cancel);
-    const bool reads_ahead = how == Residence::mapped && total <= available_memory_bytes();
-    map(contents, order, reads_ahead, counter, residents);
+    if (how == Residence::mapped) {
+        map(contents, order, residents);
+    } else {
+        for (const File& file : contents.files) file.check_size();
+    }
+    for (const Tensor* tensor : order) {
+        residents.is_loaded[static_cast<size_t>(tensor->index)] = true;
+        for (uint64_t at = 0; at < tensor->bytes; at += k_load_block_bytes)
+            counter.add(std::min<uint64_t>(k_load_block_bytes, tensor->bytes - at));
+    }
     return residents;
 }
 

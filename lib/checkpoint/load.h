@@ -15,7 +15,7 @@ namespace minim::checkpoint {
 
 enum class Residence {
     mapped,  // in the files, mapped read-only: pages come in on first use and can be dropped by the system
-    owned,  // read with Checkpoint::read() into memory of the process or a device; also mapped, so that data() has addresses
+    owned,  // read with Checkpoint::read() or view() into memory of the process or a device; nothing is mapped
 };
 
 // Called on the loading thread with the bytes done (never decreasing) and the total: at the start, at least every 4
@@ -25,11 +25,12 @@ using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 // Returns whether to load a tensor. Empty: all are loaded.
 using TensorFilter = std::function<bool(const Tensor&)>;
 
-// data[i] is the address of the mapped bytes of tensor i, nullptr for one that was not selected. The addresses are
-// aligned as in the file; safetensors files do not align tensors.
+// data[i] is the address of the mapped bytes of tensor i, nullptr for one that was not selected or is not mapped. The addresses
+// are aligned as in the file; safetensors files do not align tensors.
 struct Residents {
     std::vector<MappedFile> maps;
     std::vector<const std::byte*> data;
+    std::vector<bool> is_loaded;
 };
 
 Residents load_tensors(const Contents& contents, Residence how, const Progress& progress,

@@ -2,6 +2,7 @@
 #include "model/fingerprint.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "base/hash.h"
@@ -41,7 +42,10 @@ uint64_t hash_header(const Tensor& tensor) {
 uint64_t hash_sample(const Checkpoint& checkpoint, const Tensor& tensor, uint64_t seed) {
     const uint64_t count = std::min(tensor.bytes, k_sample_bytes);
     if (count == 0) return seed;
-    return hash_bytes({checkpoint.data(tensor) + (tensor.bytes - count) / 2, count}, seed);
+    std::array<std::byte, k_sample_bytes> bytes;
+    const std::span sample = std::span(bytes).first(count);
+    checkpoint.read(tensor, (tensor.bytes - count) / 2, sample);
+    return hash_bytes(sample, seed);
 }
 
 }  // namespace

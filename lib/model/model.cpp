@@ -125,15 +125,32 @@ int64_t Model::prompt_rows() const noexcept {
     return n_rows > 0 ? n_rows : runtime::k_default_step_rows;
 }
 
+// Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
+bool Model::map_files(const OpenOptions& options, const Logger& log) {
+    if (options.residence != checkpoint::Residence::owned) {
+        try {
+            checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
+            return true;
+        } catch (const Error& error) {
+            if (error.reason() != Reason::io) throw;
+            log.warning("{}; weights are read into memory", error.what());
+        }
+    }
+    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
+    return false;
+}
+
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     parts_ = parts_of(shares_, specs_);
     for (size_t s = 0; s < shares_.size(); ++s)
         if (parts_[s].host == nullptr)
             parts_[s].table_bytes = shares_[s].expert_layers.size() *
                                     static_cast<uint64_t>(config_.n_expert) * sizeof(backend::ExpertPlace);
+    const bool is_mapped = map_files(options, log);
+    const auto residence =
+        is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::Residence::owned;
     const std::vector<weights::Storage> storage =
-        weights::choose_storage(parts_, options.residence, options.packed_file, log);
-    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
+        weights::choose_storage(parts_, residence, options.packed_file, log);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     check_small_weights();
     weights::PlaceOptions place = {.packed_file = options.packed_file,

@@ -106,6 +106,7 @@ class Model {
     }
 
   private:
+    bool map_files(const OpenOptions& options, const Logger& log);
     void load_weights(const OpenOptions& options, const Logger& log);
     void check_small_weights() const;
     void make_expert_tables();

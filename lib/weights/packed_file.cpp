@@ -120,9 +120,22 @@ std::optional<PackedFile> PackedFile::open(const std::string& path, const Packed
         log.warning("{}: this file of packed weights {}; it is written again", path, fault);
         return std::nullopt;
     }
-    PackedFile packed(*file);
+    PackedFile packed(*file, log);
     packed.header_ = header;
     return packed;
+}
+
+PackedFile::PackedFile(const File& file, const Logger& log) : path_(file.path()) {
+    try {
+        map_.emplace(file);
+        bytes_ = map_->bytes();
+    } catch (const Error& error) {
+        if (error.reason() != Reason::io) throw;
+        log.warning("{}; it is read into memory", error.what());
+        copy_ = Buffer(file.size(), "packed weights");
+        file.read_at(0, {copy_.data(), copy_.size()});
+        bytes_ = {copy_.data(), copy_.size()};
+    }
 }
 
 bool PackedFile::read_runs(uint64_t n_runs) {

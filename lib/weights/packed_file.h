@@ -96,17 +96,20 @@ class PackedFile {
     const std::string& path() const noexcept { return path_; }
     uint64_t contents() const noexcept { return header_.contents; }
     ExpandedFormats expanded() const noexcept { return ExpandedFormats::of_bits(header_.expanded); }
-    std::span<const std::byte> bytes() const noexcept { return map_.bytes(); }  // of the whole file
+    std::span<const std::byte> bytes() const noexcept { return bytes_; }  // of the whole file
 
     // Reads the runs. Returns false if their number differs, or if they were altered.
     bool read_runs(uint64_t n_runs);
     std::span<const PackedRun> runs() const noexcept { return runs_; }  // as read
 
   private:
-    explicit PackedFile(const File& file) : path_(file.path()), map_(file) {}
+    // Reads the file into memory if it cannot be mapped.
+    PackedFile(const File& file, const Logger& log);
 
     std::string path_;
-    MappedFile map_;
+    std::optional<MappedFile> map_;
+    Buffer copy_;
+    std::span<const std::byte> bytes_;  // of either
     PackedHeader header_ = {};
     std::vector<PackedRun> runs_;
 };

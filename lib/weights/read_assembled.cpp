@@ -46,6 +46,10 @@ std::vector<std::byte> read_bytes(const Checkpoint& checkpoint, const Tensor& te
     return bytes;
 }
 
+checkpoint::View all_of(const Checkpoint& checkpoint, const Tensor& tensor) {
+    return checkpoint.view(tensor, 0, tensor.bytes);
+}
+
 [[noreturn]] void fail_value(const Tensor& tensor, std::string_view what, int64_t first, int64_t count) {
     fail_file(Reason::value, "tensor {} has {} in rows {} to {}", tensor.name, what, first,
               first + count - 1);
@@ -192,9 +196,10 @@ class IntegerRows {
             }
             return;
         }
-        // The tensor is transposed. It is read through the mapping, because each row would take thousands of read
+        // The tensor is transposed. It is read whole, or through the mapping, because each row would take thousands of read
         // calls.
-        const std::byte* words = checkpoint_.data(*matrix_.codes);
+        const checkpoint::View view = all_of(checkpoint_, *matrix_.codes);
+        const std::byte* words = view.data;
         const int64_t a_word = 32 / bits;
         for (int64_t k = 0; k < cols; ++k) {
             for (int64_t r = 0; r < count_; ++r) {
@@ -215,6 +220,7 @@ class IntegerRows {
 
     void read_scales() {
         const Tensor& tensor = *matrix_.scales;
+        const checkpoint::View view = all_of(checkpoint_, tensor);
         // Scales of BF16 are multiplied before they are stored as F16; the factor of the matrix divides again.
         const float up = 1.0F / matrix_.multiplier;
         const bool is_one = tensor.bytes == static_cast<uint64_t>(traits(*tensor.format).block_bytes);
@@ -225,8 +231,7 @@ class IntegerRows {
                                                           : (first_ + r) * n_groups_ + g;
                 float& scale = scales_[static_cast<size_t>(r * n_groups_ + g)];
                 traits(*tensor.format)
-                    .decode_row(checkpoint_.data(tensor) + at * traits(*tensor.format).block_bytes, 1,
-                                &scale);
+                    .decode_row(view.data + at * traits(*tensor.format).block_bytes, 1, &scale);
                 scale *= up;
             }
         }
@@ -239,8 +244,7 @@ class IntegerRows {
                           scale / up);
     }
 
-    int32_t zero_at(int64_t n, int64_t g) const {
-        const std::byte* data = checkpoint_.data(*matrix_.zeros);
+    int32_t zero_at(const std::byte* data, int64_t n, int64_t g) const {
         const int32_t bits = matrix_.bits;
         const int64_t a_word = 32 / bits;
         const uint32_t mask = (1U << bits) - 1;
@@ -267,9 +271,10 @@ class IntegerRows {
         const int32_t middle = 1 << (matrix_.bits - 1);
         std::ranges::fill(zeros_, static_cast<int16_t>(middle));
         if (matrix_.zeros == nullptr) return;
+        const checkpoint::View view = all_of(checkpoint_, *matrix_.zeros);
         for (int64_t r = 0; r < count_; ++r) {
             for (int64_t g = 0; g < n_groups_; ++g) {
-                const int32_t zero = zero_at(first_ + r, g) + matrix_.zero_bias;
+                const int32_t zero = zero_at(view.data, first_ + r, g) + matrix_.zero_bias;
                 if (matrix_.is_symmetric && zero != middle)
                     fail_file(Reason::value,
                               "tensor {} has a zero point of {} in row {}, config.json says that the weights "
@@ -282,10 +287,10 @@ class IntegerRows {
 
     // Reads the group of each input. Throws format if groups are out of order, unless the matrix is stored as floats.
     void read_groups() {
-        const std::byte* data = checkpoint_.data(*matrix_.groups);
+        const checkpoint::View view = all_of(checkpoint_, *matrix_.groups);
         groups_.resize(static_cast<size_t>(matrix_.cols));
         for (int64_t k = 0; k < matrix_.cols; ++k) {
-            const auto group = static_cast<int32_t>(word_at(data, k));
+            const auto group = static_cast<int32_t>(word_at(view.data, k));
             if (group < 0 || group >= n_groups_)
                 fail_file(Reason::value, "tensor {} puts input {} into group {} of {}", matrix_.groups->name,
                           k, group, n_groups_);
@@ -321,11 +326,13 @@ void read_transposed(const Checkpoint& checkpoint, const AssembledMatrix& matrix
     const int64_t size = traits(matrix.format).block_bytes;
     const int64_t expert = matrix.first_row / matrix.stack_rows;
     const int64_t column = matrix.first_row % matrix.stack_rows + first;
-    const std::byte* data = checkpoint.data(*matrix.codes) + expert * matrix.cols * matrix.stack_rows * size;
+    const int64_t expert_bytes = matrix.cols * matrix.stack_rows * size;
+    const checkpoint::View view = checkpoint.view(*matrix.codes, static_cast<uint64_t>(expert * expert_bytes),
+                                                  static_cast<uint64_t>(expert_bytes));
     for (int64_t k = 0; k < matrix.cols; ++k)
         for (int64_t r = 0; r < count; ++r)
             std::memcpy(out + r * matrix.row_bytes + k * size,
-                        data + (k * matrix.stack_rows + column + r) * size, static_cast<size_t>(size));
+                        view.data + (k * matrix.stack_rows + column + r) * size, static_cast<size_t>(size));
 }
 
 void check_stated_shape(const Checkpoint& checkpoint, const AssembledMatrix& matrix) {
@@ -350,8 +357,10 @@ void check_stated_shape(const Checkpoint& checkpoint, const AssembledMatrix& mat
 void read_rows(const Checkpoint& checkpoint, const AssembledMatrix& matrix, int64_t first, int64_t count,
                std::byte* out) {
     if (matrix.kind == Kind::awq) {
-        const AwqMatrix awq = {checkpoint.data(*matrix.codes), checkpoint.data(*matrix.zeros),
-                               checkpoint.data(*matrix.scales), matrix.rows, matrix.cols};
+        const checkpoint::View codes = all_of(checkpoint, *matrix.codes);
+        const checkpoint::View zeros = all_of(checkpoint, *matrix.zeros);
+        const checkpoint::View scales = all_of(checkpoint, *matrix.scales);
+        const AwqMatrix awq = {codes.data, zeros.data, scales.data, matrix.rows, matrix.cols};
         return gather_awq_rows(awq, first, count, out);
     }
     for (int64_t r = first; r < first + count; r += k_rows_together) {

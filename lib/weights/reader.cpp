@@ -4,7 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/file.h"
 #include "weights/assembled.h"
 
 namespace minim::weights {
@@ -51,7 +50,7 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
 void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
     const Source& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return;
-    minim::read_ahead({checkpoint_->data(*source.tensor) + source.offset + at, bytes});
+    checkpoint_->read_ahead(*source.tensor, source.offset + at, bytes);
 }
 
 }  // namespace minim::weights

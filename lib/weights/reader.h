@@ -27,7 +27,7 @@ class Reader {
     float factor(const WeightSpec& weight) const;
 
     // Returns the mapped bytes of the weight, or null if the file does not have them in the form of the spec:
-    // assembled matrices, and vectors of another type or without the alignment of a float.
+    // assembled matrices, and vectors of another type or without the alignment of a float. The checkpoint must be mapped.
     const std::byte* mapped(const WeightSpec& weight) const;
 
     // Asks the system to read bytes of the weight ahead of their use. Advice only.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "support/files.h"
 #include "support/helpers.h"
+#include "support/refused_calls.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -144,4 +146,34 @@ TEST_CASE("a file that shrank after it was opened is truncated") {
     std::filesystem::resize_file(path, 100);
     CHECK(reason_of([&] { read(file, 0, 10000); }) == "truncated");
     CHECK(reason_of([&] { const MappedFile map(file); }) == "truncated");
+}
+
+TEST_CASE(
+    "a file that cannot be mapped with MAP_SHARED is mapped privately, and one that cannot be mapped at all "
+    "is an error") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, "a", "mapped bytes");
+    const auto map = [&] { return text_of(MappedFile(File(path))); };
+    const RefusedCall shared = {SYS_mmap, ENODEV, {{2, PROT_READ}, {3, MAP_SHARED}}};
+    const RefusedCall privately = {SYS_mmap, ENODEV, {{2, PROT_READ}, {3, MAP_PRIVATE}}};
+    const auto text = where_refused({shared}, map);
+    if (!text) {
+        WARN("skipped: no seccomp");
+        return;
+    }
+    CHECK(*text == "mapped bytes");
+    CHECK(where_refused({shared, privately}, map) == path + ": cannot map: No such device");
+}
+
+TEST_CASE("pages are prefaulted where the system refuses to do it at once") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, "a", std::string(10000, 'x'));
+    for (const uint32_t code : {ENOSYS, EPERM, EINVAL}) {
+        const auto text = where_refused({{SYS_madvise, code}}, [&] {
+            const MappedFile map{File(path)};
+            make_mapped_present(map.bytes());
+            return text_of(map).substr(0, 3);
+        });
+        if (text) CHECK(*text == "xxx");
+    }
 }

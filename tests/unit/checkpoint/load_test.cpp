@@ -52,8 +52,11 @@ TEST_CASE("tensors hold the bytes of the file, whether they stay there or not") 
             const std::vector<std::byte> expected = pattern(k_sizes[i], static_cast<uint32_t>(i));
             INFO(i);
             REQUIRE(tensor.bytes == k_sizes[i]);
-            const std::byte* data = checkpoint.data(tensor);
-            CHECK(std::equal(expected.begin(), expected.end(), data));
+            const View view = checkpoint.view(tensor, 0, tensor.bytes);
+            CHECK(std::equal(expected.begin(), expected.end(), view.data));
+            const std::byte* mapped = checkpoint.data(tensor);
+            CHECK((mapped != nullptr) == (how == Residence::mapped));
+            if (mapped != nullptr) CHECK(mapped == view.data);
         }
     }
 }
@@ -62,7 +65,7 @@ TEST_CASE("data stays where it is when the checkpoint moves") {
     const TemporaryFolder folder;
     Logger log;
     Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
-    checkpoint.load(Residence::owned);
+    checkpoint.load(Residence::mapped);
     const std::byte* before = checkpoint.data(*checkpoint.find("t0"));
     const Checkpoint moved = std::move(checkpoint);
     CHECK(moved.data(*moved.find("t0")) == before);
@@ -160,26 +163,44 @@ TEST_CASE("a part of a tensor is read without loading it") {
     CHECK(error_of([&] { checkpoint.read(tensor, UINT64_MAX, out); })->status() == Status::internal);
 }
 
-TEST_CASE("bytes are read from their place, whether they stay there or not") {
+TEST_CASE("bytes are read from their place") {
     const TemporaryFolder folder;
     Logger log;
-    for (const Residence how : {Residence::mapped, Residence::owned}) {
-        Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
-        checkpoint.load(how);
-        const Tensor& tensor = *checkpoint.find("t5");
-        const std::vector<std::byte> expected = pattern(k_sizes[5], 5);
-        std::vector<std::byte> out(1000);
-        checkpoint.read(checkpoint.data(tensor) + 12345, out);
-        CHECK(std::equal(out.begin(), out.end(), expected.begin() + 12345));
-        const std::vector<std::byte> elsewhere = pattern(1000, 3);
-        checkpoint.read(elsewhere.data(), out);
-        CHECK(out == elsewhere);
-        // Reading through the mapping of a file that has shrunk would end the process.
-        std::filesystem::resize_file(checkpoint.files()[static_cast<size_t>(tensor.part)].path(), 100);
-        const auto error = error_of([&] { checkpoint.read(checkpoint.data(tensor), out); });
-        REQUIRE(error);
-        CHECK(error->reason() == Reason::truncated);
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    checkpoint.load(Residence::mapped);
+    const Tensor& tensor = *checkpoint.find("t5");
+    const std::vector<std::byte> expected = pattern(k_sizes[5], 5);
+    std::vector<std::byte> out(1000);
+    checkpoint.read(checkpoint.data(tensor) + 12345, out);
+    CHECK(std::equal(out.begin(), out.end(), expected.begin() + 12345));
+    const std::vector<std::byte> elsewhere = pattern(1000, 3);
+    checkpoint.read(elsewhere.data(), out);
+    CHECK(out == elsewhere);
+    // Reading through the mapping of a file that has shrunk would end the process.
+    std::filesystem::resize_file(checkpoint.files()[static_cast<size_t>(tensor.part)].path(), 100);
+    const auto error = error_of([&] { checkpoint.read(checkpoint.data(tensor), out); });
+    REQUIRE(error);
+    CHECK(error->reason() == Reason::truncated);
+}
+
+TEST_CASE("ranges that are not mapped are read once for several users, and the latest are kept") {
+    const TemporaryFolder folder;
+    Logger log;
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    checkpoint.load(Residence::owned);
+    const Tensor& tensor = *checkpoint.find("t6");
+    const std::vector<std::byte> expected = pattern(k_sizes[6], 6);
+    const View first = checkpoint.view(tensor, 100, 50);
+    CHECK(std::equal(expected.begin() + 100, expected.begin() + 150, first.data));
+    CHECK(checkpoint.view(tensor, 100, 50).data == first.data);
+    CHECK(checkpoint.view(tensor, 100, 49).data != first.data);
+    for (uint64_t from = 0; from < 100; ++from) {
+        const View other = checkpoint.view(tensor, from, 10);
+        CHECK(std::equal(other.data, other.data + 10, expected.begin() + static_cast<int64_t>(from)));
+        CHECK(checkpoint.view(tensor, from, 10).data == other.data);
     }
+    CHECK(checkpoint.view(tensor, 100, 50).data != first.data);  // `first` still holds the old bytes
+    CHECK(std::equal(expected.begin() + 100, expected.begin() + 150, first.data));
 }
 
 TEST_CASE("a file that shrank after it was opened is truncated") {

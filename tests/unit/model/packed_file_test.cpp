@@ -3,6 +3,7 @@
 // never mistaken for those of another model.
 #include "weights/packed_file.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -19,6 +20,7 @@
 #include "support.h"
 #include "support/files.h"
 #include "support/load_reports.h"
+#include "support/refused_calls.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -391,4 +393,40 @@ TEST_CASE("packed rows lie as they do in the files of this version") {
     }
     CHECK(all == 0xD107BEFB7EB437C3);
     CHECK(weights::k_packed_version == 2);
+}
+
+TEST_CASE("a model opens where files cannot be mapped, and without mmap nothing is mapped") {
+    const std::vector<RefusedCall> shared = {{SYS_mmap, ENODEV, {{2, PROT_READ}, {3, MAP_SHARED}}}};
+    std::vector<RefusedCall> all = shared;
+    all.push_back({SYS_mmap, EINVAL, {{2, PROT_READ}, {3, MAP_PRIVATE}}});
+    const TemporaryFolder folder;
+    model::OpenOptions owned;
+    owned.residence = Residence::owned;
+    model::OpenOptions mapped;
+    mapped.residence = Residence::mapped;
+    const auto opened = [](const std::string& path, const model::OpenOptions& options) {
+        Lines lines;
+        const std::vector<float> logits = some_logits(*open_with(path, options, lines.log));
+        const uint64_t hash = hash_bytes(std::as_bytes(std::span(logits)));
+        return std::to_string(hash) + (lines.holding("read into memory") > 0 ? " read" : "");
+    };
+    for (const std::string& path : {k_q8_0, k_made + "minim-tiny-awq", k_mix_iq}) {
+        INFO(path);
+        const std::string usual = opened(path, owned);
+        const std::string as_mapped = path == k_q8_0 ? opened(path, mapped) : usual;
+        const auto text = where_refused(shared, [&] { return opened(path, mapped); });
+        if (!text) {
+            WARN("skipped: no seccomp");
+            return;
+        }
+        if (path == k_q8_0) CHECK(*text == as_mapped);
+        CHECK(where_refused(all, [&] { return opened(path, owned); }) == usual);
+        CHECK(where_refused(all, [&] { return opened(path, {}); }) == usual + " read");
+        CHECK(where_refused(all, [&] { return opened(path, mapped); }) == usual + " read");
+        std::filesystem::remove(folder / "packed");
+        CHECK(where_refused(all, [&] { return opened(path, packed_in(folder / "packed")); }) ==
+              usual + " read");
+        CHECK(where_refused(all, [&] { return opened(path, packed_in(folder / "packed")); }) ==
+              usual + " read");
+    }
 }

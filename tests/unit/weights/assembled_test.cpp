@@ -111,8 +111,9 @@ struct Opened {
     Lines lines;
     checkpoint::Checkpoint checkpoint;
 
-    explicit Opened(Folder tensors) : checkpoint(open(std::move(tensors))) {
-        checkpoint.load(checkpoint::Residence::owned);
+    explicit Opened(Folder tensors, checkpoint::Residence how = checkpoint::Residence::owned)
+        : checkpoint(open(std::move(tensors))) {
+        checkpoint.load(how);
     }
     std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols,
                                                  const weights::PackingHints& hints = {}) const {
@@ -338,6 +339,7 @@ TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") 
          {fp8(floats({2, 2}, 4)), fp8(floats({k_rows}, k_rows)), nvfp4(), mxfp4(), awq()}) {
         const Opened opened(tensors);
         const std::vector<std::byte> whole = all_rows(opened);
+        CHECK(all_rows(Opened(tensors, checkpoint::Residence::mapped)) == whole);
         const weights::AssembledMatrix matrix = *opened.find();
         std::mt19937 random(1);
         for (int round = 0; round < 200; ++round) {
