@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "checkpoint/choose_file.h"
+#include "checkpoint/file_names.h"
 #include "checkpoint/gguf_parts.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -24,9 +25,23 @@ constexpr size_t k_most_views = 24;
 // Chooses the reader by the file's name, because an index and a safetensors file have no magic. Every other file is
 // read as GGUF, which has one.
 Contents open_contents(const std::string& path, const Logger& log) {
-    if (path.ends_with(".json")) return open_safetensors_index(path, log);
-    if (path.ends_with(".safetensors")) return open_safetensors(path);
+    if (ends_in(path, ".json")) return open_safetensors_index(path, log);
+    if (ends_in(path, ".safetensors")) return open_safetensors(path);
     return open_gguf(path);
+}
+
+// Adds to the error of a damaged file what its name says about it.
+Contents open_and_explain(const std::string& path, const Logger& log) {
+    try {
+        return open_contents(path, log);
+    } catch (const Error& error) {
+        const bool is_damaged = error.reason() == Reason::truncated || error.reason() == Reason::format ||
+                                error.reason() == Reason::limit;
+        const std::string why =
+            is_damaged ? describe_name(std::filesystem::path(path).filename().string()) : std::string();
+        if (why.empty()) throw;
+        throw Error(error.status(), error.reason(), format_text("{}; {}", error.what(), why), error.facts());
+    }
 }
 
 }  // namespace
@@ -36,7 +51,7 @@ Checkpoint Checkpoint::open(const std::string& path, const Logger& log) {
     if (const std::optional<int> open = descriptor_of(path)) kept = Descriptor::copy_of(*open);
     const std::string file = choose_file(kept.number() < 0 ? path : descriptor_path(kept.number()));
     const std::string folder = std::filesystem::path(file).parent_path().string();
-    Checkpoint checkpoint(open_contents(file, log), folder.empty() ? "." : folder, std::move(kept));
+    Checkpoint checkpoint(open_and_explain(file, log), folder.empty() ? "." : folder, std::move(kept));
     log.info("{}: {} tensors, {} bytes in {} file(s)", file, checkpoint.tensors().size(),
              checkpoint.tensor_bytes(), checkpoint.files().size());
     return checkpoint;

@@ -52,6 +52,14 @@ constexpr Kind k_binaries[] = {
      "7zXZ",
      "it is compressed with xz: unpack it first"},
     {"7z\xbc\xaf", "it is a 7-Zip archive: unpack it first"},
+    {"BZh", "it is compressed with bzip2: unpack it first"},
+    {"\x04\x22\x4d\x18", "it is compressed with LZ4: unpack it first"},
+    {"Rar!", "it is a RAR archive: unpack it first"},
+    {"PK\x05\x06", "it is an empty ZIP archive"},
+    {"%PDF", "it is a PDF document"},
+    {"\x7f"
+     "ELF",
+     "it is a program"},
     {"\x93NUMPY", "it is a NumPy array: only safetensors and GGUF files are read"},
     {"\x89HDF", "it is an HDF5 file: only safetensors and GGUF files are read"},
 };
@@ -91,6 +99,10 @@ std::string describe_foreign(const ByteSource& source) {
     std::string start(std::min(source.size(), k_foreign_bytes), '\0');
     source.read_at(0, std::as_writable_bytes(std::span(start)));
     std::string what = describe_foreign(start);
+    constexpr size_t k_least_zeros = 24;  // a header has others among them
+    if (what.empty() && start.size() >= k_least_zeros && std::ranges::count(start, '\0') == std::ssize(start))
+        return "it begins with zeros alone: most likely a download that has not finished; download the file "
+               "again";
     constexpr size_t k_shortest_text = 4;  // fewer bytes may be the start of a number
     if (!what.empty() || start.size() < k_shortest_text || !std::ranges::all_of(start, is_text)) return what;
     constexpr size_t k_shown = 60;

@@ -27,11 +27,23 @@ constexpr uint64_t k_default_alignment = 32;
 constexpr uint64_t k_largest_alignment = uint64_t{1} << 20;
 constexpr uint64_t k_largest_size = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
+// A safetensors file begins with the length of its header, which is a JSON object.
+bool is_safetensors(const ByteSource& source) {
+    std::array<char, 9> start{};
+    if (source.size() < start.size()) return false;
+    source.read_at(0, std::as_writable_bytes(std::span(start)));
+    uint64_t length = 0;
+    std::memcpy(&length, start.data(), sizeof(length));
+    return start[8] == '{' && length > 1 && length < source.size();
+}
+
 uint32_t read_version(HeaderReader& in, const ByteSource& source) {
     std::array<char, 4> magic{};
     in.read(std::as_writable_bytes(std::span(magic)), "the magic");
     if (std::string_view(magic.data(), magic.size()) != "GGUF") {
-        const std::string what = describe_foreign(source);
+        const std::string what = is_safetensors(source)
+                                     ? "it is a safetensors file: give it a name that ends in .safetensors"
+                                     : describe_foreign(source);
         fail_at(in.file(), Reason::format, 0, "not a GGUF file: {}{}", what.empty() ? "it begins with " : "",
                 what.empty() ? printable(std::string_view(magic.data(), magic.size())) : what);
     }

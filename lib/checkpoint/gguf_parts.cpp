@@ -9,6 +9,7 @@
 
 #include "base/format_text.h"
 #include "checkpoint/byte_source.h"
+#include "checkpoint/file_names.h"
 #include "checkpoint/gguf_header.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -194,15 +195,16 @@ std::optional<PartName> parse_part_name(std::string_view file_name) {
     constexpr size_t k_tail = 20;
     if (file_name.size() < k_tail) return std::nullopt;
     const std::string_view tail = file_name.substr(file_name.size() - k_tail);
-    if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || tail.substr(15) != ".gguf") return std::nullopt;
+    if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || !ends_in(tail, ".gguf")) return std::nullopt;
     const auto number = five_digits(tail.substr(1, 5));
     const auto count = five_digits(tail.substr(10, 5));
     if (!number || !count || *number == 0 || *number > *count) return std::nullopt;
-    return PartName{std::string(file_name.substr(0, file_name.size() - k_tail)), *number, *count};
+    return PartName{std::string(file_name.substr(0, file_name.size() - k_tail)), *number, *count,
+                    std::string(tail.substr(15))};
 }
 
 std::string part_file_name(const PartName& name) {
-    return format_text("{}-{:05}-of-{:05}.gguf", name.prefix, name.number, name.count);
+    return format_text("{}-{:05}-of-{:05}{}", name.prefix, name.number, name.count, name.ending);
 }
 
 Contents open_gguf(const std::string& path) {

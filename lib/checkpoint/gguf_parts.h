@@ -17,6 +17,7 @@ struct PartName {
     std::string prefix;
     uint64_t number = 0;  // from 1
     uint64_t count = 0;
+    std::string ending = ".gguf";  // as it is spelled
 };
 
 // Parses a file name (without folder). Returns nothing if it is not the name of a part.
