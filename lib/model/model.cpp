@@ -28,7 +28,8 @@ tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger
     if (checkpoint.kind() == Checkpoint::Kind::gguf) return vocabulary_from_gguf(checkpoint.metadata(), log);
     return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
                                            side_file(checkpoint, "tokenizer_config.json", false),
-                                           side_file(checkpoint, "generation_config.json", false), log);
+                                           side_file(checkpoint, "generation_config.json", false), log,
+                                           side_file(checkpoint, "config.json", false));
 }
 
 // Returns 1 for each row of the vocabulary that has no token of its own (padding), 0 for the others.

@@ -61,14 +61,16 @@ struct Vocabulary {
         false;  // a piece that is a token's whole text becomes that token, whatever the merges say
     // Added tokens that are looked for only in what the other added tokens leave of a text.
     std::vector<int32_t> normalized;
-    std::vector<int32_t> extra_eog;  // the eos_token_id list of generation_config.json
+    std::vector<int32_t> extra_eog;  // the eos_token_id list of generation_config.json or config.json
 };
 
-// Reads the files of a safetensors folder; the last two may be empty. Vocabulary rows go up to the largest
-// id; the model may have more rows than that. Text that the scanner and the merges here would not treat alike
+// Reads the files of a safetensors folder; all but the first may be empty. config_json is config.json: it has the number of rows, and
+// the ids that end texts where generation_config.json says none. Tokens that tokenizer_config.json alone declares are added at the
+// end, as in transformers. Vocabulary rows go up to the largest id; the model may have more rows than that. Text that the scanner and the merges here would not treat alike
 // (a normalizer, another pattern, stripping added tokens, ...) is an `unsupported` error that names what
 // differs.
 Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-                                std::string_view generation_config_json, const Logger& logger);
+                                std::string_view generation_config_json, const Logger& logger,
+                                std::string_view config_json = {});
 
 }  // namespace minim::tokenizer

@@ -3,11 +3,13 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "tokenizer/declared_tokens.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
@@ -19,6 +21,7 @@ using json::Value;
 constexpr const char* k_tokenizer = "tokenizer.json";
 constexpr const char* k_tokenizer_config = "tokenizer_config.json";
 constexpr const char* k_generation_config = "generation_config.json";
+constexpr const char* k_config = "config.json";
 
 // Ids may have gaps, but no more than this, so that a small file cannot ask for a large table.
 constexpr size_t k_max_holes = 65536;
@@ -267,26 +270,39 @@ int32_t unused_named_token(const Value& config, const char* key, const Vocabular
     }
 }
 
+// The configuration of generation, and that of the model: transformers makes the former of the latter if it is missing.
+struct Generation {
+    const Value& own;
+    const Value& model;
+
+    // Returns a member such as eos_token_id, and the name of its file. In config.json it may be in text_config.
+    std::pair<const Value&, const char*> find(const char* key) const {
+        if (const Value& value = member(own, key); !value.is_null()) return {value, k_generation_config};
+        if (const Value& value = member(model, key); !value.is_null()) return {value, k_config};
+        return {member(member(model, "text_config"), key), k_config};
+    }
+};
+
 // Returns the ids of a member such as eos_token_id, which is a number, or a list of numbers, or null.
-std::vector<int32_t> listed_ids(const Value& config, const char* key) {
-    const Value& value = member(config, key);
+std::vector<int32_t> listed_ids(const Generation& generation, const char* key) {
+    const auto& [value, file] = generation.find(key);
     std::vector<int32_t> ids;
     if (value.is_array()) {
-        for (const Value& id : value.items) ids.push_back(id_of(id, k_generation_config, key));
+        for (const Value& id : value.items) ids.push_back(id_of(id, file, key));
     } else if (!value.is_null()) {
-        ids.push_back(id_of(value, k_generation_config, key));
+        ids.push_back(id_of(value, file, key));
     }
     return ids;
 }
 
-std::vector<int32_t> unused_listed_ids(const Value& config, const char* key, size_t n_tokens,
+std::vector<int32_t> unused_listed_ids(const Generation& generation, const char* key, size_t n_tokens,
                                        const Logger& logger) {
     try {
-        const std::vector<int32_t> ids = listed_ids(config, key);
+        const std::vector<int32_t> ids = listed_ids(generation, key);
         for (const int32_t id : ids) {
             if (static_cast<size_t>(id) >= n_tokens)
-                fail_file(Reason::value, "{}: {} {} is not one of {} tokens", k_generation_config, key, id,
-                          n_tokens);
+                fail_file(Reason::value, "{}: {} {} is not one of {} tokens", generation.find(key).second,
+                          key, id, n_tokens);
         }
         return ids;
     } catch (const Error& error) {
@@ -295,31 +311,41 @@ std::vector<int32_t> unused_listed_ids(const Value& config, const char* key, siz
     }
 }
 
+// Returns the ids that end texts. Those of config.json are often left over from another tokenizer: one that is no token is a warning.
+std::vector<int32_t> end_ids(const Generation& generation, size_t n_tokens, const Logger& logger) {
+    constexpr const char* k_key = "eos_token_id";
+    if (generation.find(k_key).second == k_config)
+        return unused_listed_ids(generation, k_key, n_tokens, logger);
+    return listed_ids(generation, k_key);
+}
+
 // The tokenizer's own configuration takes precedence over the generation configuration, which has another
 // beginning-of-sequence token in some releases.
-int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* name, const Logger& logger) {
+int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* name, const char* file,
+                  const Logger& logger) {
     if (own == k_no_token) return other.empty() ? k_no_token : other.front();
     if (!other.empty() && std::find(other.begin(), other.end(), own) == other.end()) {
-        logger.info("{} says {} {}, {} says {}: the former is taken", k_tokenizer_config, name, own,
-                    k_generation_config, other.front());
+        logger.info("{} says {} {}, {} says {}: the former is taken", k_tokenizer_config, name, own, file,
+                    other.front());
     }
     return own;
 }
 
-void fill_special_ids(const Value& config, const Value& generation, Vocabulary& vocabulary,
+void fill_special_ids(const Value& config, const Generation& generation, Vocabulary& vocabulary,
                       const Logger& logger) {
     const auto unused = [&](const char* name) {
         return unused_named_token(config, name, vocabulary, logger);
     };
-    const auto unused_ids = [&](const char* name) {
-        return unused_listed_ids(generation, name, vocabulary.tokens.size(), logger);
+    const auto unused_id = [&](const char* name, const char* key) {
+        return preferred(unused(name), unused_listed_ids(generation, key, vocabulary.tokens.size(), logger),
+                         name, generation.find(key).second, logger);
     };
-    vocabulary.bos = preferred(unused("bos_token"), unused_ids("bos_token_id"), "bos_token", logger);
-    vocabulary.eos = preferred(named_token(config, "eos_token", vocabulary),
-                               listed_ids(generation, "eos_token_id"), "eos_token", logger);
-    vocabulary.pad = preferred(unused("pad_token"), unused_ids("pad_token_id"), "pad_token", logger);
+    vocabulary.extra_eog = end_ids(generation, vocabulary.tokens.size(), logger);
+    vocabulary.bos = unused_id("bos_token", "bos_token_id");
+    vocabulary.eos = preferred(named_token(config, "eos_token", vocabulary), vocabulary.extra_eog,
+                               "eos_token", generation.find("eos_token_id").second, logger);
+    vocabulary.pad = unused_id("pad_token", "pad_token_id");
     vocabulary.unk = unused("unk_token");
-    vocabulary.extra_eog = listed_ids(generation, "eos_token_id");
 
     vocabulary.fim.prefix = added_token(vocabulary, "<fim_prefix>");
     vocabulary.fim.suffix = added_token(vocabulary, "<fim_suffix>");
@@ -329,16 +355,25 @@ void fill_special_ids(const Value& config, const Value& generation, Vocabulary& 
     vocabulary.fim.separator = added_token(vocabulary, "<file_sep>");
 }
 
+// Returns the rows of the embedding that config.json states; 0 if it states none.
+int64_t rows_of(const Value& config) {
+    const Value& own = member(config, "vocab_size");
+    const Value& rows = own.is_null() ? member(member(config, "text_config"), "vocab_size") : own;
+    return std::max<int64_t>(json::to_int64(rows).value_or(0), 0);
+}
+
 }  // namespace
 
 Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-                                std::string_view generation_config_json, const Logger& logger) {
+                                std::string_view generation_config_json, const Logger& logger,
+                                std::string_view config_json) {
     const Value tokenizer = parse_object(tokenizer_json, k_tokenizer);
     const auto optional_object = [](std::string_view text, const char* file) {
         return text.empty() ? Value() : parse_object(text, file);
     };
     const Value config = optional_object(tokenizer_config_json, k_tokenizer_config);
     const Value generation = optional_object(generation_config_json, k_generation_config);
+    const Value model_config = optional_object(config_json, k_config);
 
     check_pipeline(tokenizer);
     const Value& model = member(tokenizer, "model");
@@ -350,7 +385,8 @@ Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_vie
     fill_rows(entries, vocabulary);
     fill_merges(member(model, "merges"), vocabulary);
     vocabulary.ignore_merges = flag(model, "ignore_merges", false);
-    fill_special_ids(config, generation, vocabulary, logger);
+    add_declared(declared_tokens(config), rows_of(model_config), vocabulary, logger);
+    fill_special_ids(config, {generation, model_config}, vocabulary, logger);
     return vocabulary;
 }
 

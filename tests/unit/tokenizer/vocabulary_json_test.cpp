@@ -294,10 +294,7 @@ TEST_CASE("added tokens that are normalized are noted; those that are not specia
 TEST_CASE("special tokens that nobody uses are a warning where they are none") {
     const auto s = testing::sample_vocabulary();
     const std::pair<const char*, const char*> odd[] = {
-        {R"({"unk_token": "hello"})", ""},
-        {R"({"unk_token": {"content": "<unk>"}})", ""},
         {R"({"pad_token": 0, "eos_token": "[e~["})", ""},
-        {R"({"bos_token": "a"})", ""},
         {"", R"({"pad_token_id": -1})"},
         {"", R"({"pad_token_id": 4294967295, "eos_token_id": 5})"},
         {"", R"({"bos_token_id": [70000]})"},
@@ -311,7 +308,14 @@ TEST_CASE("special tokens that nobody uses are a warning where they are none") {
         CHECK(contains(log.lines.front(), "the token is not used"));
         CHECK_NOTHROW(Tokenizer(v, PieceRules::model, Logger()));
     }
-    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": "hello"})"), "eos_token hello"));
+    // An ordinary token that merges or bytes need stays one.
+    LogLines log;
+    const auto v = vocabulary_from_json(sample_json().dump(), R"({"bos_token": "a"})", "", log.logger);
+    CHECK(v.bos == k_no_token);
+    REQUIRE(log.lines.size() == 2);
+    CHECK(contains(log.lines[0], "the token a is an ordinary one of the vocabulary, and stays one"));
+    CHECK(contains(log.lines[1], "the token is not used"));
+    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": "a"})"), "eos_token a"));
     CHECK(read(sample_json(), R"({"pad_token": "[e~["})").pad == s.end);
 }
 
@@ -335,7 +339,6 @@ TEST_CASE("special tokens are named in the tokenizer's configuration") {
     CHECK(v.eos == s.end);
     CHECK(v.unk == k_no_token);
     CHECK(v.extra_eog.empty());
-    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": "</s>"})"), "eos_token </s>"));
     CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": 7})"), "eos_token"));
 }
 
@@ -354,4 +357,128 @@ TEST_CASE("the tokenizer's configuration goes before the generation configuratio
     CHECK(read(sample_json(), "", R"({"eos_token_id": 7})").extra_eog == std::vector<int32_t>{7});
     CHECK(contains(file_error(sample_json().dump(), "", R"({"eos_token_id": "x"})"), "eos_token_id"));
     CHECK(contains(file_error(sample_json().dump(), "", R"({"eos_token_id": [-1]})"), "-1"));
+}
+
+TEST_CASE("tokens that only tokenizer_config.json declares get the next ids, in the order of transformers") {
+    const auto s = testing::sample_vocabulary();
+    const auto next = static_cast<int32_t>(read(sample_json()).tokens.size());
+    struct Case {
+        const char* config;
+        std::vector<std::string> added;
+    };
+    for (
+        const Case& c : {
+            Case{R"({"additional_special_tokens": ["<new>", "[e~[", {"content": "<b>", "special": true}]})",
+                 {"<new>", "<b>"}},
+            Case{R"({"extra_special_tokens": ["<new>"]})", {"<new>"}},
+            Case{R"({"extra_special_tokens": {"image_token": "<image>", "x": {"content": "<x>"}}})",
+                 {"<image>", "<x>"}},
+            Case{
+                R"({"eos_token": "</s>", "bos_token": {"content": "<s>", "lstrip": true}, "pad_token": "</s>"})",
+                {"<s>", "</s>"}},
+            Case{R"({"mask_token": "<m>", "additional_special_tokens": ["<a>"], "cls_token": "<c>"})",
+                 {"<c>", "<m>", "<a>"}},
+            Case{
+                R"({"added_tokens_decoder": {}, "additional_special_tokens": null, "extra_special_tokens": []})",
+                {}},
+        }) {
+        CAPTURE(c.config);
+        LogLines log;
+        const Vocabulary v = vocabulary_from_json(sample_json().dump(), c.config, "", log.logger);
+        REQUIRE(v.tokens.size() == static_cast<size_t>(next) + c.added.size());
+        for (size_t i = 0; i < c.added.size(); ++i) {
+            CHECK(v.tokens[static_cast<size_t>(next) + i] == c.added[i]);
+            CHECK(v.types[static_cast<size_t>(next) + i] == TokenType::control);
+        }
+        CHECK(log.lines.empty());
+        const Tokenizer tokenizer(v, PieceRules::model, Logger());
+        for (size_t i = 0; i < c.added.size(); ++i)
+            CHECK(tokenizer.encode("a" + c.added[i] + "b", Specials::exact).at(1) ==
+                  next + static_cast<int32_t>(i));
+    }
+    const Vocabulary v = read(sample_json(), R"({"eos_token": "</s>"})");
+    CHECK(v.eos == next);
+}
+
+TEST_CASE("added_tokens_decoder has flags of its own, and ids that transformers does not take") {
+    const auto s = testing::sample_vocabulary();
+    const auto next = static_cast<int32_t>(read(sample_json()).tokens.size());
+    Json config;
+    config["added_tokens_decoder"][std::to_string(next + 7)] = {{"content", "<late>"}, {"special", true}};
+    config["added_tokens_decoder"][std::to_string(next)] = {
+        {"content", "<new>"}, {"special", false}, {"normalized", false}};
+    config["added_tokens_decoder"][std::to_string(s.think)] = {{"content", "<think>"}, {"special", true}};
+    LogLines log;
+    const Vocabulary v = vocabulary_from_json(sample_json().dump(), config.dump(), "", log.logger);
+    CHECK(v.tokens.at(static_cast<size_t>(next)) == "<new>");
+    CHECK(v.types.at(static_cast<size_t>(next)) == TokenType::user_defined);
+    CHECK(v.tokens.at(static_cast<size_t>(next) + 1) == "<late>");
+    CHECK(v.types.at(static_cast<size_t>(s.think)) == TokenType::control);
+    CHECK(v.normalized.empty());
+    REQUIRE(log.lines.size() == 1);
+    CHECK(contains(log.lines.front(), "<late> gets the next id"));
+    // What is listed as special is so, whatever its flag says.
+    config["additional_special_tokens"] = {"<new>"};
+    CHECK(read(sample_json(), config.dump()).types.at(static_cast<size_t>(next)) == TokenType::control);
+
+    const auto error = [&](const std::string& text) { return file_error(sample_json().dump(), text); };
+    CHECK(contains(error(R"({"added_tokens_decoder": []})"), "added_tokens_decoder is not an object"));
+    CHECK(contains(error(R"({"added_tokens_decoder": {"x": {"content": "<a>"}}})"), "the id x"));
+    CHECK(contains(error(R"({"added_tokens_decoder": {"3": {}}})"), "no text for the id 3"));
+    CHECK(contains(error(R"({"additional_special_tokens": "<a>"})"), "neither a list nor an object"));
+    CHECK(contains(error(R"({"additional_special_tokens": [7]})"), "a token without text"));
+    CHECK_THROWS_WITH(
+        read(sample_json(), R"({"added_tokens_decoder": {"3": {"content": "<a>", "lstrip": true}}})"),
+        Catch::Contains("the added token <a> has lstrip"));
+}
+
+TEST_CASE(
+    "declared tokens stop at the rows of the model, and those that stand in the vocabulary become added "
+    "ones") {
+    const auto plain = read(sample_json());
+    const size_t n = plain.tokens.size();
+    LogLines log;
+    const auto read_with = [&](size_t rows) {
+        return vocabulary_from_json(sample_json().dump(), R"({"additional_special_tokens": ["<a>", "<b>"]})",
+                                    "", log.logger, Json{{"vocab_size", rows}}.dump());
+    };
+    CHECK(read_with(n + 2).tokens.size() == n + 2);
+    CHECK(log.lines.empty());
+    CHECK(read_with(n + 1).tokens.size() == n + 1);
+    REQUIRE(log.lines.size() == 1);
+    CHECK(contains(log.lines.front(), "the token <b> is not in the vocabulary, which has no room for it"));
+    CHECK(read_with(n).tokens.size() == n);
+
+    Json json = sample_json();
+    json["model"]["vocab"]["<inside>"] = n;
+    const Vocabulary v = read(json, R"({"additional_special_tokens": ["<inside>"]})");
+    CHECK(v.tokens.size() == n + 1);
+    CHECK(v.types[n] == TokenType::control);
+    CHECK_NOTHROW(Tokenizer(v, PieceRules::model, Logger()));
+}
+
+TEST_CASE("config.json says what ends texts where generation_config.json does not") {
+    const auto s = testing::sample_vocabulary();
+    LogLines silent;
+    const auto eog = [&](const char* generation, const Json& config, LogLines* log = nullptr) {
+        return vocabulary_from_json(sample_json().dump(), "", generation,
+                                    (log == nullptr ? silent : *log).logger, config.dump());
+    };
+    for (const char* generation : {"", "{}", R"({"eos_token_id": null})"}) {
+        CHECK(eog(generation, {{"eos_token_id", s.end}}).eos == s.end);
+        CHECK(eog(generation, {{"eos_token_id", {s.end, s.role}}}).extra_eog ==
+              std::vector<int32_t>{s.end, s.role});
+        CHECK(eog(generation, {{"text_config", {{"eos_token_id", {s.role}}}}}).eos == s.role);
+        CHECK(eog(generation, {{"eos_token_id", nullptr}, {"text_config", {{"eos_token_id", s.end}}}}).eos ==
+              s.end);
+        CHECK(eog(generation, {{"eos_token_id", nullptr}}).eos == k_no_token);
+        CHECK(eog(generation, {{"bos_token_id", s.bos}}).bos == s.bos);
+    }
+    CHECK(eog(R"({"eos_token_id": 5})", {{"eos_token_id", s.end}}).extra_eog == std::vector<int32_t>{5});
+    for (const Json& bad : {Json(70000), Json("x"), Json({s.end, -1})}) {
+        LogLines log;
+        CHECK(eog("", {{"eos_token_id", bad}}, &log).eos == k_no_token);
+        REQUIRE(log.lines.size() == 1);
+        CHECK(contains(log.lines.front(), "config.json"));
+    }
 }
