@@ -38,10 +38,19 @@ RowMatrix decoded(const Matrix& weight) {
     return w;
 }
 
-// y [n, rows] = h [n, cols] times the transposed weight.
+// y [n, rows] = h [n, cols] times the transposed weight. One product for each row, of operands that lie alike in memory: Eigen's
+// product of matrices adds in an order that depends on the number of rows, and the bits would depend on how a prompt is cut.
 RowMatrix multiply(const float* h, int64_t n, const Matrix& weight) {
-    const Eigen::Map<const RowMatrix> input(h, n, weight.cols);
-    return input * decoded(weight).transpose();
+    const RowMatrix w = decoded(weight);
+    RowMatrix y(n, weight.rows);
+    Eigen::VectorXf input(weight.cols);
+    Eigen::VectorXf output(weight.rows);
+    for (int64_t i = 0; i < n; ++i) {
+        input = Eigen::Map<const Eigen::VectorXf>(h + i * weight.cols, weight.cols);
+        output.noalias() = w * input;
+        y.row(i) = output.transpose();
+    }
+    return y;
 }
 
 float sigmoid(float z) {
@@ -112,7 +121,7 @@ void attend_row(const AttendArgs& args, int64_t i) {
         const RowMatrix values = gather(row, false, args.layer, head_kv, n_positions);
         for (int64_t head = head_kv * group; head < (head_kv + 1) * group; ++head) {
             const int64_t at = (i * args.n_head + head) * args.head_dim;
-            const Eigen::Map<const Eigen::VectorXf> query(args.q + at, args.head_dim);
+            const Eigen::VectorXf query = Eigen::Map<const Eigen::VectorXf>(args.q + at, args.head_dim);
             Eigen::VectorXf score = keys * query * scale;
             score = (score.array() - score.maxCoeff()).exp().matrix();
             score /= score.sum();

@@ -88,6 +88,25 @@ TEST_CASE("odd chunks of a prompt give the logits of the whole") {
     }
 }
 
+TEST_CASE("the reference backend gives the same bits however a prompt is cut") {
+    const std::string q8_0 = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    const auto trained = open_model(q8_0);
+    const TemporaryFolder folder;
+    TinyModel tiny;
+    const auto random = open_model(tiny, folder);
+    for (const model::Model* model : {trained.get(), random.get()}) {
+        std::vector<int32_t> ids = some_ids(53);
+        for (int32_t& id : ids) id %= static_cast<int32_t>(model->config().n_vocab - 7);
+        for (const Format kv : {Format::f32, Format::f16}) {
+            const auto whole = logits_of(*model, ids, kv);
+            for (const size_t chunk : {1, 7, 52}) {
+                INFO(model->config().name << " in pieces of " << chunk);
+                CHECK(same_bits(logits_of(*model, ids, kv, chunk), whole));
+            }
+        }
+    }
+}
+
 TEST_CASE("every mistake moves the logits by more than the comparison allows") {
     TinyModel tiny;
     const auto ids = tiny.random_ids(k_short);
