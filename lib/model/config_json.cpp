@@ -26,6 +26,23 @@ const Value* find(const Value& object, const char* key) {
     return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+// Adds the members of an object that another does not have, also of quantization_config in both.
+void add_absent(const Value& from, Value& to) {
+    for (size_t i = 0; i < from.items.size(); ++i) {
+        const std::string& key = from.keys[i];
+        const auto at = std::ranges::find(to.keys, key);
+        if (at == to.keys.end()) {
+            to.keys.push_back(key);
+            to.items.push_back(from.items[i]);
+            continue;
+        }
+        Value& own = to.items[static_cast<size_t>(at - to.keys.begin())];
+        if (own.is_null()) own = from.items[i];
+        const bool is_quantisation = key == "quantization_config" || key == "quantization";
+        if (is_quantisation && own.is_object() && from.items[i].is_object()) add_absent(from.items[i], own);
+    }
+}
+
 bool is_number(const Value& value, double number) {
     return value.is_number() && value.number == number;
 }
@@ -64,8 +81,9 @@ void refuse_if_set(const Value& object, const char* key, const char* meaning) {
     refuse(key, *value, meaning);
 }
 
+// A list may go on with the layers of multi-token prediction.
 void check_layer_list(const Value& list, const char* key, int64_t n_layer) {
-    if (!list.is_array() || static_cast<int64_t>(list.items.size()) != n_layer) {
+    if (!list.is_array() || static_cast<int64_t>(list.items.size()) < n_layer) {
         fail_file(Reason::value, "config.json: {} has not one entry for each of {} layers", key, n_layer);
     }
 }
@@ -169,6 +187,17 @@ int64_t rotary_dim(const Value& object, int64_t head_dim) {
     return std::llround(required_number(holder, "partial_rotary_factor") * static_cast<double>(head_dim));
 }
 
+// Returns the layers of multi-token prediction, by either of their names.
+int64_t mtp_layers(const Value& object) {
+    if (const Value* layers = find(object, "num_nextn_predict_layers"))
+        return integer(*layers, "num_nextn_predict_layers");
+    const Value* modules = find(object, "num_mtp_modules");
+    if (modules == nullptr) return 0;
+    const Value* each = find(object, "mtp_transformer_layers");
+    return integer(*modules, "num_mtp_modules") *
+           std::max<int64_t>(each == nullptr ? 1 : integer(*each, "mtp_transformer_layers"), 1);
+}
+
 [[noreturn]] void refuse_architecture(const std::string& names, std::string_view what) {
     if (what.empty())
         fail(Status::unsupported, "architecture {} is not supported; this library runs MiniMaxM2ForCausalLM",
@@ -197,11 +226,20 @@ void check_architecture(const Value& object) {
     refuse_architecture(to_text(*names), other);
 }
 
+// Adds what only text_config has: configurations of models with more than text keep the language model's there.
+void merge_text_config(Value& object) {
+    const Value* nested = find(object, "text_config");
+    if (nested == nullptr || !nested->is_object()) return;
+    const Value text = *nested;
+    add_absent(text, object);
+}
+
 }  // namespace
 
 Config config_from_json(std::string_view config_json, const Logger&) {
-    const Value object = json::parse(config_json, "config.json", json::Source::file);
+    Value object = json::parse(config_json, "config.json", json::Source::file);
     if (!object.is_object()) fail_file(Reason::format, "config.json is not a JSON object");
+    merge_text_config(object);
     check_architecture(object);
     refuse_what_is_not_computed(object);
 
@@ -209,8 +247,7 @@ Config config_from_json(std::string_view config_json, const Logger&) {
     config.packing = packing_hints(object);
     config.n_layer = required(object, "num_hidden_layers");
     check_attention_kinds(object, config.n_layer);
-    if (const Value* modules = find(object, "num_mtp_modules"))
-        config.n_mtp_layer = integer(*modules, "num_mtp_modules");
+    config.n_mtp_layer = mtp_layers(object);
     config.hidden = required(object, "hidden_size");
     config.n_head = required(object, "num_attention_heads");
     config.n_head_kv = required(object, "num_key_value_heads");

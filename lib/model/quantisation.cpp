@@ -222,6 +222,7 @@ PackingHints packing_hints(const Value& config) {
     if (const Value* mlx = find(config, "quantization"); mlx != nullptr && is_of_mlx(*mlx))
         refuse_quantisation(other_quantisation("mlx"), "quantization = " + shown(*mlx));
     const Value* quantization = find(config, "quantization_config");
+    if (quantization == nullptr) quantization = find(config, "compression_config");  // of compressed-tensors
     if (quantization == nullptr) return hints;
     const std::string method = method_of(*quantization);
     if (const std::string_view other = other_quantisation(method); !other.empty())

@@ -419,3 +419,50 @@ TEST_CASE("numbers that are not finite do no harm where they are not used") {
     expect_error(Status::format, "rota",
                  [&] { config_with(R"("rotary_dim": null, "partial_rotary_factor": Infinity)"); });
 }
+
+TEST_CASE("what config.json has in text_config counts where the file itself has nothing") {
+    json nested = {{"architectures", {"MiniMaxM2ForCausalLM"}}, {"text_config", minimax_m2()}};
+    nested["text_config"].erase("architectures");
+    CHECK(config_of(nested).n_layer == 62);
+    CHECK(config_of(nested).n_mtp_layer == 3);
+    nested["num_hidden_layers"] = nullptr;
+    CHECK(config_of(nested).n_layer == 62);
+    json both = with("text_config", {{"num_hidden_layers", 5}, {"sliding_window", 4096}});
+    expect_error(Status::unsupported, "sliding_window", [&] { config_of(both); });
+    both["text_config"].erase("sliding_window");
+    CHECK(config_of(both).n_layer == 62);
+    CHECK(config_of(with("text_config", "none")).n_layer == 62);
+}
+
+TEST_CASE("every member of a quantization_config in text_config counts") {
+    const json gptq = {{"quant_method", "gptq"},         {"bits", 4},        {"group_size", 64},
+                       {"checkpoint_format", "gptq_v2"}, {"desc_act", true}, {"sym", false}};
+    const auto check = [](const model::Config& config) {
+        CHECK(config.packing.gptq_zero_bias == 0);
+        CHECK(config.packing.orders_inputs);
+        CHECK(config.packing.symmetric == false);
+        REQUIRE(config.packing.groups.size() == 1);
+        CHECK(config.packing.groups[0].size == 64);
+    };
+    json object = minimax_m2();
+    object["text_config"]["quantization_config"] = gptq;
+    check(config_of(object));
+    object["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};  // and the rest in text_config
+    check(config_of(object));
+    object["text_config"]["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 3}};
+    object.erase("quantization_config");
+    expect_error(Status::unsupported, "bits = 3", [&] { config_of(object); });
+    object["text_config"] = {{"quantization", {{"group_size", 64}, {"bits", 4}}}};
+    expect_error(Status::unsupported, "MLX", [&] { config_of(object); });
+    object["text_config"] = {{"quantization_config", {{"quant_method", "exl3"}, {"bits", 4}}}};
+    expect_error(Status::unsupported, "quantization_config", [&] { config_of(object); });
+}
+
+TEST_CASE("layers of multi-token prediction have two names, and lists may go on with them") {
+    CHECK(config_of(with("num_nextn_predict_layers", 2)).n_mtp_layer == 2);
+    CHECK(config_of(with("mtp_transformer_layers", 4)).n_mtp_layer == 12);
+    CHECK(config_of(without("num_mtp_modules")).n_mtp_layer == 0);
+    CHECK(config_of(with("attn_type_list", std::vector<int>(65, 1))).n_layer == 62);
+    expect_error(Status::format, "attn_type_list",
+                 [] { config_of(with("attn_type_list", std::vector<int>(61, 1))); });
+}
