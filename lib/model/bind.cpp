@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -70,11 +69,27 @@ class Binder {
         fail_file(Reason::value, "tensor {} is missing", own == names.end() ? names.front() : *own);
     }
 
+    // Returns the rows of a matrix; 0 if the tensor is none.
+    int64_t rows_of(const Tensor& tensor) const {
+        const size_t n = tensor.shape.size();
+        if (n >= 2 && is_gguf() && without_ones(tensor.shape).size() <= 2) return tensor.shape[n - 2];
+        if (n == 1 && is_gguf()) return 1;
+        return n == 0 ? 0 : tensor.shape.front();
+    }
+
     bool is_gguf() const { return checkpoint_.kind() == Checkpoint::Kind::gguf; }
     bool was_used(const Tensor& tensor) const { return used_.contains(&tensor); }
 
-    static void check_shape(const Tensor& tensor, std::span<const int64_t> wanted) {
-        if (!std::ranges::equal(tensor.shape, wanted)) {
+    // GGUF files may state dimensions of 1 at the outer end, or leave them out.
+    static std::span<const int64_t> without_ones(std::span<const int64_t> shape) {
+        while (!shape.empty() && shape.front() == 1) shape = shape.subspan(1);
+        return shape;
+    }
+
+    void check_shape(const Tensor& tensor, std::span<const int64_t> wanted) const {
+        const bool fits = is_gguf() ? std::ranges::equal(without_ones(tensor.shape), without_ones(wanted))
+                                    : std::ranges::equal(tensor.shape, wanted);
+        if (!fits) {
             fail_file(Reason::shape, "tensor {} has shape {}, the configuration asks for {}", tensor.name,
                       shape_text(tensor.shape), shape_text(wanted));
         }
@@ -293,7 +308,7 @@ void bind_qkv(Binder& binder, const Config& config, int64_t layer, Found& found)
 // Takes the number of experts of the layer from the rows of its router: a pruned model may keep fewer in some layers.
 WeightSpec bind_router(Binder& binder, const Config& config, int64_t layer) {
     const Tensor& router = required(binder, layer, names::Part::router);
-    const int64_t n_expert = router.shape.empty() ? 0 : router.shape.front();
+    const int64_t n_expert = binder.rows_of(router);
     if (n_expert < config.n_expert_used || n_expert > config.n_expert) {
         fail_file(Reason::shape, "tensor {} has {} rows; the configuration has {} experts, {} of them used",
                   router.name, n_expert, config.n_expert, config.n_expert_used);
@@ -393,27 +408,14 @@ void check_router_biases(const Binder& binder, const Config& config, const Found
     binder.fail_missing(names::layer(without - has_bias.begin(), names::Part::router_bias));
 }
 
-// Returns the GGUF layers beyond the model's own that have a tensor of multi-token prediction.
-std::set<int64_t> gguf_mtp_layers(const Checkpoint& checkpoint, const Config& config) {
-    std::set<int64_t> layers;
-    for (const Tensor& tensor : checkpoint.tensors()) {
-        const int64_t layer = names::gguf_layer(tensor.name);
-        if (layer >= 0 && names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer))
-            layers.insert(layer);
-    }
-    return layers;
-}
-
 // Throws unsupported for a tensor that was not used, and names it: it may change what the model computes (a bias, rope
 // factors).
 void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const Config& config,
                      const Logger& log) {
-    const std::set<int64_t> mtp_layers = gguf_mtp_layers(checkpoint, config);
     int64_t n_mtp = 0;
     for (const Tensor& tensor : checkpoint.tensors()) {
         if (binder.was_used(tensor) || names::is_ignored(tensor.name)) continue;
-        if (names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer) ||
-            mtp_layers.contains(names::gguf_layer(tensor.name))) {
+        if (names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer)) {
             ++n_mtp;
             continue;
         }
@@ -430,7 +432,7 @@ std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& confi
     Binder binder(checkpoint, config.packing);
     Found found;
     const Tensor& embedding = binder.required(names::embedding());
-    const int64_t n_vocab = embedding.shape.empty() ? 0 : embedding.shape.front();
+    const int64_t n_vocab = binder.rows_of(embedding);
     if (n_vocab < 1 || n_vocab > INT32_MAX || (config.n_vocab != 0 && n_vocab != config.n_vocab)) {
         fail_file(Reason::shape, "tensor {} has {} rows, the configuration {} tokens", embedding.name,
                   n_vocab, config.n_vocab);

@@ -64,9 +64,11 @@ std::vector<std::pair<std::string, std::string>> special_tokens_of_gguf(
     };
     std::vector<std::pair<std::string, std::string>> tokens;
     for (const auto& [name, key] : k_keys) {
-        const auto id = metadata.unsigned_integer(key);
-        if (id && *id < static_cast<uint64_t>(tokenizer.n_tokens()))
-            tokens.emplace_back(name, tokenizer.token_bytes(static_cast<int32_t>(*id)));
+        const checkpoint::MetaValue* stored = metadata.find(key);
+        if (stored == nullptr || stored->is_array() || stored->type == checkpoint::MetaType::string) continue;
+        const double id = stored->number_at(0);
+        if (id >= 0 && id < tokenizer.n_tokens())
+            tokens.emplace_back(name, tokenizer.token_bytes(static_cast<int32_t>(id)));
     }
     return tokens;
 }

@@ -16,7 +16,8 @@ namespace minim::model {
 struct Config {
     std::string name;  // general.name, or empty
     int64_t n_layer = 0;
-    int64_t n_mtp_layer = 0;  // declared multi-token-prediction layers; their tensors are skipped
+    int64_t n_mtp_layer =
+        0;  // multi-token-prediction layers from n_layer on, which are skipped; need not be there
     int64_t hidden = 0;
     int64_t n_head = 0;
     int64_t n_head_kv = 0;
@@ -34,7 +35,8 @@ struct Config {
     weights::PackingHints packing;      // of quantised folders
 };
 
-// Both throw format (a required key is missing, of another type, or impossible) or unsupported (a feature that this
+// Both believe what the configuration says about layers of multi-token prediction; mtp_layers.h looks at the tensors too. Both
+// throw format (a required key is missing, of another type, or impossible) or unsupported (a feature that this
 // library does not have), naming the key and its value.
 Config config_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
 Config config_from_json(std::string_view config_json, const Logger& log);

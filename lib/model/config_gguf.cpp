@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -6,6 +7,7 @@
 #include "checkpoint/printable.h"
 #include "model/config.h"
 #include "model/config_check.h"
+#include "model/gguf_values.h"
 #include "model/other_models.h"
 
 namespace minim::model {
@@ -24,36 +26,41 @@ class Keys {
     static std::string full(std::string_view key) { return format_text("{}.{}", k_architecture, key); }
 
     int64_t required(std::string_view key) const {
-        const auto value = metadata_.unsigned_integer(full(key));
+        const auto value = whole_number(metadata_, full(key));
         if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
         return bounded(key, *value);
     }
 
     int64_t integer_or(std::string_view key, int64_t otherwise) const {
-        const auto value = metadata_.unsigned_integer(full(key));
+        const auto value = whole_number(metadata_, full(key));
         return value ? bounded(key, *value) : otherwise;
     }
 
+    std::optional<double> number_of(std::string_view key) const { return number(metadata_, full(key)); }
+
     double number_or(std::string_view key, double otherwise) const {
-        const auto value = metadata_.floating(full(key));
-        return value ? *value : otherwise;
+        return number_of(key).value_or(otherwise);
     }
 
     double required_number(std::string_view key) const {
-        const auto value = metadata_.floating(full(key));
+        const auto value = number_of(key);
         if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
         return *value;
     }
 
     bool boolean_or(std::string_view key, bool otherwise) const {
-        const auto value = metadata_.boolean(full(key));
-        return value ? *value : otherwise;
+        return flag(metadata_, full(key)).value_or(otherwise);
     }
 
     void refuse_above(std::string_view key, int64_t allowed, const char* meaning) const {
         const int64_t value = integer_or(key, 0);
         if (value > allowed)
             fail(Status::unsupported, "{} ({} = {}) is not supported", meaning, full(key), value);
+    }
+
+    // A factor of 1 changes nothing.
+    void refuse_factor(std::string_view key, const char* meaning) const {
+        if (number_or(key, 0.0) != 1.0) refuse_number(key, meaning);
     }
 
     void refuse_number(std::string_view key, const char* meaning) const {
@@ -63,9 +70,10 @@ class Keys {
     }
 
   private:
-    static int64_t bounded(std::string_view key, uint64_t value) {
-        if (value > INT32_MAX) fail_file(Reason::value, "metadata key {} is {}", full(key), value);
-        return static_cast<int64_t>(value);
+    static int64_t bounded(std::string_view key, int64_t value) {
+        if (value < 0 || value > INT32_MAX)
+            fail_file(Reason::value, "metadata key {} is {}", full(key), value);
+        return value;
     }
 
     const Metadata& metadata_;
@@ -117,9 +125,9 @@ void refuse_what_is_not_computed(const Metadata& metadata, const Keys& keys) {
     keys.refuse_number("attention.max_alibi_bias", "ALiBi");
     keys.refuse_number("attn_logit_softcapping", "attention soft-capping");
     keys.refuse_number("final_logit_softcapping", "logit soft-capping");
-    keys.refuse_number("logit_scale", "logit scaling");
-    keys.refuse_number("residual_scale", "residual scaling");
-    keys.refuse_number("embedding_scale", "embedding scaling");
+    keys.refuse_factor("logit_scale", "logit scaling");
+    keys.refuse_factor("residual_scale", "residual scaling");
+    keys.refuse_factor("embedding_scale", "embedding scaling");
     const int64_t gating = keys.integer_or("expert_gating_func", 2);
     if (gating != 2) {
         fail(Status::unsupported, "router function {} ({}) is not supported; 2, sigmoid, is", gating,
@@ -136,6 +144,14 @@ void refuse_what_is_not_computed(const Metadata& metadata, const Keys& keys) {
     refuse_rope_scaling(metadata, keys);
 }
 
+double rope_theta(const Keys& keys, const Logger& log) {
+    constexpr double k_released = 5e6;
+    if (const auto theta = keys.number_of("rope.freq_base")) return *theta;
+    log.warning("{} is missing; the rope base is {}, as in the released models", Keys::full("rope.freq_base"),
+                k_released);
+    return k_released;
+}
+
 }  // namespace
 
 Config config_from_gguf(const Metadata& metadata, const Logger& log) {
@@ -144,15 +160,19 @@ Config config_from_gguf(const Metadata& metadata, const Logger& log) {
     refuse_what_is_not_computed(metadata, keys);
 
     Config config;
-    if (const auto name = metadata.string("general.name")) config.name = std::string(*name);
+    const checkpoint::MetaValue* name = metadata.find("general.name");
+    if (name != nullptr && name->type == checkpoint::MetaType::string)
+        config.name = std::string(name->string_at(0));
+    // Whether block_count includes the layers of multi-token prediction, the tensors show (mtp_layers.h).
     config.n_layer = keys.required("block_count");
-    // block_count includes the multi-token-prediction layers if a file declares them.
     config.n_mtp_layer = keys.integer_or("nextn_predict_layers", 0);
-    config.n_layer -= config.n_mtp_layer;
     config.hidden = keys.required("embedding_length");
     config.n_head = keys.required("attention.head_count");
-    config.n_head_kv = keys.required("attention.head_count_kv");
-    config.head_dim = keys.required("attention.key_length");
+    // As other readers: without these keys, every query head has KV heads of its own, and all heads fill the hidden size. The
+    // shapes of the tensors must agree.
+    config.n_head_kv = keys.integer_or("attention.head_count_kv", config.n_head);
+    config.head_dim =
+        keys.integer_or("attention.key_length", config.n_head > 0 ? config.hidden / config.n_head : 0);
     const int64_t value_dim = keys.integer_or("attention.value_length", config.head_dim);
     if (value_dim != config.head_dim) {
         fail(Status::unsupported, "value heads of {} beside key heads of {} are not supported", value_dim,
@@ -167,7 +187,7 @@ Config config_from_gguf(const Metadata& metadata, const Logger& log) {
         log.warning("{} is missing; 64 of 128 components are rotated, as in the released models",
                     Keys::full("rope.dimension_count"));
     }
-    config.rope_theta = keys.required_number("rope.freq_base");
+    config.rope_theta = rope_theta(keys, log);
     config.norm_eps = static_cast<float>(keys.required_number("attention.layer_norm_rms_epsilon"));
     config.n_expert = keys.required("expert_count");
     config.n_expert_used = keys.required("expert_used_count");

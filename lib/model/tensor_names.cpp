@@ -118,15 +118,23 @@ bool is_ignored(std::string_view name) {
                                [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-int64_t gguf_layer(std::string_view name) {
-    return layer_index(name, "blk.");
+int64_t layer_of(std::string_view name) {
+    return std::max(layer_index(name, "blk."), layer_index(name, "model.layers."));
+}
+
+bool marks_mtp(std::string_view name) {
+    // The parts that join the last hidden state with the next token, and the head of such a layer.
+    constexpr std::string_view k_marks[] = {".nextn.", ".eh_proj.", ".enorm.",       ".hnorm.",
+                                            ".mtp.",   ".mtp_",     ".shared_head.", ".embed_tokens."};
+    return layer_of(name) >= 0 && std::ranges::any_of(k_marks, [&](std::string_view mark) {
+               return name.find(mark) != std::string_view::npos;
+           });
 }
 
 bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp) {
     if (name.starts_with("mtp.") || name.find(".mtp.") != std::string_view::npos) return true;
-    if (gguf_layer(name) >= n_layer) return name.find(".nextn.") != std::string_view::npos;
-    const int64_t index = layer_index(name, "model.layers.");
-    return index >= n_layer && index < n_layer + n_mtp;
+    const int64_t index = layer_of(name);
+    return index >= n_layer && (index < n_layer + n_mtp || marks_mtp(name));
 }
 
 }  // namespace minim::model::names

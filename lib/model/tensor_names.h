@@ -44,12 +44,15 @@ Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part);
 // activations, K and V of eight or four bits, which are not quantised here.
 bool is_ignored(std::string_view name);
 
-// Returns the layer of a GGUF name, -1 if it belongs to no layer.
-int64_t gguf_layer(std::string_view name);
+// Returns the layer of a tensor's name, -1 if it belongs to no layer.
+int64_t layer_of(std::string_view name);
 
-// Returns true for the name of a multi-token-prediction tensor. In a safetensors folder these are in the n_mtp layers
-// after the n_layer layers of the model, in a GGUF file they have .nextn. in their names; other tensors of such a GGUF
-// layer are named like those of any layer.
+// Returns whether a name is one that only layers of multi-token prediction have: blk.N.nextn.eh_proj, model.layers.N.enorm. Other
+// tensors of such a layer are named like those of any layer.
+bool marks_mtp(std::string_view name);
+
+// Returns true for the name of a tensor of multi-token prediction: one of the n_mtp layers after the n_layer layers of the model,
+// or one that only such layers have.
 bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp);
 
 }  // namespace minim::model::names

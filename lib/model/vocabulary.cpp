@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "checkpoint/printable.h"
+#include "model/gguf_values.h"
 
 namespace minim::model {
 namespace {
@@ -17,15 +19,12 @@ using checkpoint::printable;
 // which some writers use for "none".
 int32_t token_id(const Metadata& metadata, const char* key, size_t n_tokens) {
     const checkpoint::MetaValue* stored = metadata.find(key);
-    if (stored != nullptr && checkpoint::is_integer(stored->type)) {
-        const int64_t id = stored->signed_at(0);
-        if (id == -1 || (stored->type == checkpoint::MetaType::u32 && id == int64_t{UINT32_MAX})) return -1;
-    }
-    const auto value = metadata.unsigned_integer(key);
-    if (!value) return -1;
-    if (*value >= n_tokens)
-        fail_file(Reason::value, "metadata key {} is {}; there are {} tokens", key, *value, n_tokens);
-    return static_cast<int32_t>(*value);
+    const bool is_u32 = stored != nullptr && stored->type == checkpoint::MetaType::u32;
+    const auto id = whole_number(metadata, key);
+    if (!id || *id == -1 || (is_u32 && *id == int64_t{UINT32_MAX})) return -1;
+    if (*id < 0 || static_cast<uint64_t>(*id) >= n_tokens)
+        fail_file(Reason::value, "metadata key {} is {}; there are {} tokens", key, *id, n_tokens);
+    return static_cast<int32_t>(*id);
 }
 
 // Returns the same for a token that nothing here depends on. Logs a warning and returns -1 for a bad id.
@@ -35,6 +34,28 @@ int32_t unused_token_id(const Metadata& metadata, const char* key, size_t n_toke
     } catch (const Error& error) {
         log.warning("{}; the token is not used", error.what());
         return -1;
+    }
+}
+
+// Reads the types of tokens. 0, undefined, and unknown ones are ordinary tokens, as other readers take them.
+void read_types(const Metadata& metadata, std::vector<tokenizer::TokenType>& types, const Logger& log) {
+    const auto stored = metadata.integers("tokenizer.ggml.token_type");
+    if (!stored) return;
+    if (stored->size() != types.size()) {
+        fail_file(Reason::value, "tokenizer.ggml.token_type has {} entries for {} tokens", stored->size(),
+                  types.size());
+    }
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < types.size(); ++i) {
+        const int64_t type = (*stored)[i];
+        if (type >= 1 && type <= 6) {
+            types[i] = static_cast<tokenizer::TokenType>(type);
+        } else if (type != 0 && n_unknown++ == 0) {
+            log.warning(
+                "tokenizer.ggml.token_type: token {} has type {}, which is not known; it is an "
+                "ordinary token, as all of an unknown type",
+                i, type);
+        }
     }
 }
 
@@ -63,20 +84,9 @@ tokenizer::Vocabulary vocabulary_from_gguf(const Metadata& metadata, const Logge
     vocabulary.merges.reserve(merges->size());
     for (size_t i = 0; i < merges->size(); ++i) vocabulary.merges.emplace_back((*merges)[i]);
     vocabulary.types.assign(n, tokenizer::TokenType::normal);
-    if (const auto types = metadata.integers("tokenizer.ggml.token_type")) {
-        if (types->size() != n) {
-            fail_file(Reason::value, "tokenizer.ggml.token_type has {} entries for {} tokens", types->size(),
-                      n);
-        }
-        for (size_t i = 0; i < n; ++i) {
-            const int64_t type = (*types)[i];
-            if (type < 1 || type > 6)
-                fail_file(Reason::value, "tokenizer.ggml.token_type: token {} has type {}", i, type);
-            vocabulary.types[i] = static_cast<tokenizer::TokenType>(type);
-        }
-    }
-    vocabulary.add_bos = metadata.boolean("tokenizer.ggml.add_bos_token").value_or(false);
-    vocabulary.add_eos = metadata.boolean("tokenizer.ggml.add_eos_token").value_or(false);
+    read_types(metadata, vocabulary.types, log);
+    vocabulary.add_bos = flag(metadata, "tokenizer.ggml.add_bos_token").value_or(false);
+    vocabulary.add_eos = flag(metadata, "tokenizer.ggml.add_eos_token").value_or(false);
     vocabulary.eos = token_id(metadata, "tokenizer.ggml.eos_token_id", n);
     vocabulary.eot = token_id(metadata, "tokenizer.ggml.eot_token_id", n);
     vocabulary.eom = token_id(metadata, "tokenizer.ggml.eom_token_id", n);

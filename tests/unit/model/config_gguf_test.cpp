@@ -100,10 +100,8 @@ TEST_CASE("GGUF metadata of a released model gives its configuration") {
 }
 
 TEST_CASE("a missing required GGUF key is a format error that names it") {
-    for (const char* key :
-         {"block_count", "context_length", "embedding_length", "attention.head_count",
-          "attention.head_count_kv", "attention.key_length", "attention.layer_norm_rms_epsilon",
-          "rope.freq_base", "expert_count", "expert_used_count"}) {
+    for (const char* key : {"block_count", "context_length", "embedding_length", "attention.head_count",
+                            "attention.layer_norm_rms_epsilon", "expert_count", "expert_used_count"}) {
         expect_error(Status::format, std::string("minimax-m2.") + key, [&] { config_of(without(key)); });
     }
     Keys keys = without("expert_feed_forward_length");
@@ -119,6 +117,18 @@ TEST_CASE("GGUF keys that may be missing are taken as the released models have t
     CHECK(config_of(without("attention.value_length")).head_dim == 128);
     CHECK(config_of(without("expert_feed_forward_length")).expert_ff == 1536);
     CHECK(config_of(minimax_m2()).name.empty());
+    CHECK(config_of(without("attention.head_count_kv")).n_head_kv == 48);
+    Keys keys = without("attention.key_length");
+    keys.erase("minimax-m2.attention.value_length");
+    CHECK(config_of(keys).head_dim == 64);  // 3072 / 48
+    keys["minimax-m2.attention.head_count"] = 0U;
+    expect_error(Status::format, "head count is 0", [&] { config_of(keys); });
+}
+
+TEST_CASE("a missing rope base is that of the released models, with a warning") {
+    Lines lines;
+    CHECK(config_of(without("rope.freq_base"), lines.log).rope_theta == 5e6);
+    CHECK(lines.holding("minimax-m2.rope.freq_base") == 1);
 }
 
 TEST_CASE("a missing rotary width means 64 for heads of 128, with a warning, and is refused for others") {
@@ -218,14 +228,13 @@ TEST_CASE("an expert weights scale is taken over") {
     }
 }
 
-TEST_CASE("multi-token-prediction layers are not layers of the model") {
+TEST_CASE("multi-token-prediction layers are read as they are announced") {
     Keys keys = with("nextn_predict_layers", 1U);
     keys["minimax-m2.block_count"] = 63U;
+    // The tensors show whether they are counted.
     const model::Config config = config_of(keys);
-    CHECK(config.n_layer == 62);
+    CHECK(config.n_layer == 63);
     CHECK(config.n_mtp_layer == 1);
-    keys["minimax-m2.nextn_predict_layers"] = 63U;
-    expect_error(Status::format, "layer count", [&] { config_of(keys); });
 }
 
 TEST_CASE("figures that contradict each other or make no sense are format errors") {
@@ -273,12 +282,26 @@ TEST_CASE("figures of any integer type are read, of another type refused by key"
     CHECK(config_of(with("block_count", int64_t{62})).n_layer == 62);
     CHECK(config_of(with("block_count", uint64_t{62})).n_layer == 62);
     expect_error(Status::format, "block_count", [] { config_of(with("block_count", int32_t{-62})); });
-    expect_error(Status::format, "block_count", [] { config_of(with("block_count", 62.0F)); });
+    CHECK(config_of(with("block_count", 62.0F)).n_layer == 62);
+    CHECK(config_of(with("block_count", 62.0)).n_layer == 62);
+    CHECK(config_of(with("attention.head_count_kv", std::vector<int32_t>(62, 8))).n_head_kv == 8);
+    CHECK(config_of(with("feed_forward_length", std::vector<int32_t>{1536})).expert_ff == 1536);
+    CHECK(config_of(with("rope.freq_base", 5000000U)).rope_theta == 5e6);
+    CHECK(config_of(with("expert_weights_norm", 1U)).n_layer == 62);
+    CHECK(config_of(with("general.name", 7U)).name.empty());
+    for (const char* key : {"logit_scale", "residual_scale", "embedding_scale"})
+        CHECK(config_of(with(key, 1.0F)).n_layer == 62);
+    for (const float value : {62.5F, -62.0F, 1e30F, INFINITY, NAN})
+        expect_error(Status::format, "block_count", [&] { config_of(with("block_count", value)); });
+    expect_error(Status::format, "block_count", [] { config_of(with("block_count", uint64_t{1} << 63)); });
+    expect_error(Status::format, "empty array",
+                 [] { config_of(with("attention.head_count", std::vector<int32_t>{})); });
     expect_error(Status::format, "block_count", [] { config_of(with("block_count", std::string("62"))); });
-    expect_error(Status::format, "head_count", [] {
-        config_of(with("attention.head_count", std::vector<int32_t>{48, 48}));
+    expect_error(Status::unsupported, "attention.head_count differs between layers (i32[2] {48, 24})", [] {
+        config_of(with("attention.head_count", std::vector<int32_t>{48, 24}));
     });
-    expect_error(Status::format, "freq_base", [] { config_of(with("rope.freq_base", 5000000U)); });
-    expect_error(Status::format, "expert_weights_norm", [] { config_of(with("expert_weights_norm", 1U)); });
+    expect_error(Status::format, "expert_weights_norm", [] { config_of(with("expert_weights_norm", 2U)); });
+    expect_error(Status::unsupported, "expert_weights_norm",
+                 [] { config_of(with("expert_weights_norm", 0U)); });
     expect_error(Status::format, "general.architecture", [] { config_of(with("general.architecture", 1U)); });
 }

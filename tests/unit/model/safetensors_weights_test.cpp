@@ -340,6 +340,13 @@ TEST_CASE("precomputed rotary frequencies and multi-token prediction are skipped
     CHECK(bound.config.n_layer == 2);
     CHECK(same_bits(logits_of(bound, ids), expected));
 
+    // Without a word in config.json, the names show what a layer is.
+    Folder marked = released_layout(tiny);
+    marked["model.layers.2.eh_proj.weight"] = stored({2}, values);
+    marked["model.layers.2.enorm.weight"] = stored({2}, values);
+    marked["model.layers.2.embed_tokens.weight"] = stored({2}, values);
+    CHECK(same_bits(logits_of(Bound(marked, tiny.shape, unchanged), ids), expected));
+
     // A layer beyond the declared ones is not taken for multi-token prediction.
     folder["model.layers.5.self_attn.q_proj.weight"] = stored({2}, values);
     expect_refusal(folder, Status::unsupported, "model.layers.5.",

@@ -20,11 +20,12 @@ TEST_CASE("a part of a layer has a GGUF name and a safetensors name") {
     CHECK(names::layer(5, names::Part::router_bias)[0] == "blk.5.exp_probs_b.bias");
 }
 
-TEST_CASE("the layer of a GGUF name is read, of any other name it is -1") {
-    CHECK(names::gguf_layer("blk.12.attn_q.weight") == 12);
-    for (const char* name : {"blk.12", "blk..x", "blk.x.y", "blk.12x.y", "block.1.x", "", "model.layers.3.x",
+TEST_CASE("the layer of a name is read, of any other name it is -1") {
+    CHECK(names::layer_of("blk.12.attn_q.weight") == 12);
+    CHECK(names::layer_of("model.layers.3.mlp.gate.weight") == 3);
+    for (const char* name : {"blk.12", "blk..x", "blk.x.y", "blk.12x.y", "block.1.x", "", "model.layer.3.x",
                              "blk.99999999999999999999.x"}) {
-        CHECK(names::gguf_layer(name) == -1);
+        CHECK(names::layer_of(name) == -1);
     }
 }
 
@@ -34,6 +35,11 @@ TEST_CASE("multi-token-prediction tensors are told by name") {
     CHECK(names::is_mtp("mtp.layers.0.norm.weight", 62, 0));
     CHECK(names::is_mtp("model.mtp.0.weight", 62, 0));
     CHECK(names::is_mtp("blk.62.nextn.eh_proj.weight", 62, 0));
+    CHECK(names::is_mtp("blk.62.attn_q.weight", 62, 1));
+    CHECK(names::is_mtp("model.layers.62.enorm.weight", 62, 0));
+    CHECK(names::marks_mtp("model.layers.62.shared_head.norm.weight"));
+    CHECK_FALSE(names::marks_mtp("model.embed_tokens.weight"));
+    CHECK_FALSE(names::marks_mtp("blk.3.attn_norm.weight"));
 }
 
 TEST_CASE("tensors of the model and of layers beyond the declared ones are no multi-token prediction") {
@@ -41,7 +47,7 @@ TEST_CASE("tensors of the model and of layers beyond the declared ones are no mu
     CHECK_FALSE(names::is_mtp("model.layers.65.self_attn.q_proj.weight", 62, 3));
     CHECK_FALSE(names::is_mtp("model.layers.62.self_attn.q_proj.weight", 62, 0));
     CHECK_FALSE(names::is_mtp("blk.61.nextn.eh_proj.weight", 62, 1));
-    CHECK_FALSE(names::is_mtp("blk.62.attn_q.weight", 62, 1));
+    CHECK_FALSE(names::is_mtp("blk.62.attn_q.weight", 62, 0));
     CHECK_FALSE(names::is_mtp("blk.x.nextn.eh_proj.weight", 62, 1));
 }
 

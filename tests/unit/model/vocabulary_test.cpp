@@ -110,12 +110,49 @@ TEST_CASE("another or no pre-tokenizer is a warning") {
 }
 
 TEST_CASE("types that do not match the tokens are format errors") {
-    for (const std::vector<int32_t>& types :
-         {std::vector<int32_t>{1, 1, 1}, {1, 1, 1, 3, 3}, {1, 1, 1, 0}, {1, 1, 1, 7}, {1, 1, 1, -1}}) {
+    for (const std::vector<int32_t>& types : {std::vector<int32_t>{1, 1, 1}, {1, 1, 1, 3, 3}}) {
         Parts parts;
         parts.types = [&](GgufWriter& g) { g.add_array("tokenizer.ggml.token_type", types); };
         expect_refusal(parts, Status::format, "tokenizer.ggml.token_type");
     }
+}
+
+TEST_CASE("tokens of an undefined or unknown type are ordinary, the latter with a warning") {
+    for (const int32_t type : {0, 7, -1}) {
+        Parts parts;
+        parts.types = [&](GgufWriter& g) {
+            g.add_array<int32_t>("tokenizer.ggml.token_type", {1, type, type, 3});
+        };
+        Lines lines;
+        const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, lines.log);
+        CHECK(vocabulary.types[1] == tokenizer::TokenType::normal);
+        CHECK(vocabulary.types[2] == tokenizer::TokenType::normal);
+        CHECK(vocabulary.types[3] == tokenizer::TokenType::control);
+        CHECK(lines.holding("token 1 has type") == (type == 0 ? 0 : 1));
+        CHECK(lines.all.size() == (type == 0 ? 0 : 1));
+    }
+}
+
+TEST_CASE("ids and flags are read from any type that holds them exactly") {
+    Parts parts;
+    parts.more = [](GgufWriter& g) {
+        g.add("tokenizer.ggml.eos_token_id", 3.0F);
+        g.add("tokenizer.ggml.eot_token_id", uint8_t{2});
+        g.add("tokenizer.ggml.add_bos_token", uint32_t{1});
+        g.add("tokenizer.ggml.bos_token_id", int64_t{1});
+        g.add("tokenizer.ggml.add_eos_token", int8_t{0});
+    };
+    const Logger silent;
+    const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, silent);
+    CHECK(vocabulary.eos == 3);
+    CHECK(vocabulary.eot == 2);
+    CHECK(vocabulary.bos == 1);
+    CHECK(vocabulary.add_bos);
+    CHECK_FALSE(vocabulary.add_eos);
+    parts.more = [](GgufWriter& g) { g.add("tokenizer.ggml.eos_token_id", 2.5F); };
+    expect_refusal(parts, Status::format, "tokenizer.ggml.eos_token_id");
+    parts.more = [](GgufWriter& g) { g.add("tokenizer.ggml.add_bos_token", uint32_t{2}); };
+    expect_refusal(parts, Status::format, "tokenizer.ggml.add_bos_token");
 }
 
 TEST_CASE("an id beyond the tokens that ends answers is a format error that names its key") {

@@ -2,6 +2,7 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -302,11 +303,88 @@ TEST_CASE("multi-token-prediction tensors are skipped with one line in the log")
     CHECK(same_bits(test::logits_of(*model, ids), expected));
 }
 
-TEST_CASE("a layer that is not counted and has no tensor of multi-token prediction is refused, not skipped") {
-    // The layer is declared but not counted in block_count: skipping it would lose the last layer of the model itself.
+// Opens a model of two layers to which a test adds layers, and checks that it computes as without them.
+void check_two_layers(const std::function<void(GgufWriter&)>& change, int64_t block_count, int64_t announced,
+                      std::string_view line) {
+    INFO(block_count << " counted, " << announced << " announced");
+    TinyShape shape;
+    shape.n_layer = 2;
+    TinyModel tiny(shape);
+    const auto ids = tiny.random_ids(k_ids);
+    const auto expected = logits_of(tiny.writer(), ids, "cpu");
+    tiny.shape.n_layer = block_count;
+    GgufWriter gguf = tiny.writer();
+    if (announced > 0) gguf.add("minimax-m2.nextn_predict_layers", static_cast<uint32_t>(announced));
+    change(gguf);
+    const TemporaryFolder folder;
+    gguf.write(folder / "m.gguf");
+    Lines lines;
+    const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
+    CHECK(model->config().n_layer == 2);
+    CHECK((line.empty() || lines.holding(line) == 1));
+    CHECK(same_bits(test::logits_of(*model, ids), expected));
+}
+
+TEST_CASE("layers of multi-token prediction may be counted or not, announced or not, and there or not") {
+    const auto nothing = [](GgufWriter&) {};
+    const auto whole = [](GgufWriter& gguf) {  // a layer as the others, and what only such layers have
+        for (GgufTensor tensor : std::vector<GgufTensor>(gguf.tensors)) {
+            if (!tensor.name.starts_with("blk.1.")) continue;
+            tensor.name.replace(0, 6, "blk.2.");
+            gguf.add_tensor(tensor);
+        }
+        gguf.add_f32("blk.2.nextn.eh_proj.weight", {4}, {1, 2, 3, 4});
+        gguf.add_f32("blk.2.nextn.shared_head_norm.weight", {4}, {1, 2, 3, 4});
+    };
+    const auto unmarked = [](GgufWriter& gguf) { gguf.add_f32("blk.2.attn_q.weight", {4}, {1, 2, 3, 4}); };
+    check_two_layers(nothing, 2, 1, "");
+    check_two_layers(nothing, 2, 2, "");
+    check_two_layers(nothing, 2, 5, "");
+    check_two_layers(nothing, 3, 1, "1 of 3 layers are of multi-token prediction");
+    check_two_layers(nothing, 5, 3, "3 of 5 layers are of multi-token prediction");
+    for (const int64_t announced : {0, 1, 3}) {
+        check_two_layers(whole, 2, announced, "multi-token-prediction layers skipped");
+        check_two_layers(whole, 3, announced, "multi-token-prediction layers skipped");
+    }
+    check_two_layers(unmarked, 2, 1, "1 tensors of multi-token-prediction layers skipped");
+}
+
+TEST_CASE(
+    "a layer that is neither counted nor announced nor marked is refused, and a missing one is missing") {
     GgufWriter gguf = two_layers().writer();
-    gguf.add("minimax-m2.nextn_predict_layers", uint32_t{1});
-    expect_refusal(gguf, Status::unsupported, "blk.1.");
+    gguf.add_f32("blk.2.attn_q.weight", {4}, {1, 2, 3, 4});
+    expect_refusal(gguf, Status::unsupported, "blk.2.attn_q.weight");
+    // A mark in the middle makes no layer one of prediction.
+    gguf = two_layers().writer();
+    gguf.add_f32("blk.0.nextn.eh_proj.weight", {4}, {1, 2, 3, 4});
+    expect_refusal(gguf, Status::unsupported, "blk.0.nextn.eh_proj.weight");
+    for (const auto& [counted, announced] :
+         {std::pair(3, 0), std::pair(4, 1), std::pair(INT32_MAX, INT32_MAX)}) {
+        TinyModel tiny = two_layers();
+        tiny.shape.n_layer = counted;
+        gguf = tiny.writer();
+        if (announced > 0) gguf.add("minimax-m2.nextn_predict_layers", static_cast<uint32_t>(announced));
+        expect_refusal(gguf, Status::format, counted < 10 ? "blk.2." : "layer count");
+    }
+}
+
+TEST_CASE("dimensions of 1 at the outer end may be stated, or left out") {
+    TinyShape shape;
+    shape.n_layer = 2;
+    shape.n_expert = 1;
+    shape.n_expert_used = 1;
+    for (const int64_t n_expert : {int64_t{1}, int64_t{7}}) {
+        shape.n_expert = n_expert;
+        TinyModel tiny(shape);
+        const auto ids = tiny.random_ids(k_ids);
+        GgufWriter gguf = tiny.writer();
+        const auto expected = logits_of(gguf, ids, "cpu");
+        for (GgufTensor& tensor : gguf.tensors) tensor.dims.resize(4, 1);
+        CHECK(same_bits(logits_of(gguf, ids, "cpu"), expected));
+        for (GgufTensor& tensor : gguf.tensors)
+            while (tensor.dims.size() > 1 && tensor.dims.back() == 1) tensor.dims.pop_back();
+        CHECK(same_bits(logits_of(gguf, ids, "cpu"), expected));
+    }
 }
 
 TEST_CASE("a pruned model takes its expert count from the router") {
