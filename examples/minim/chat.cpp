@@ -9,10 +9,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chat_prompt.h"
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
@@ -111,7 +113,7 @@ class Chat {
     Chat(const minim::Model& model, const Options& options)
         : model_(model),
           options_(options),
-          sampling_(make_sampling(model, options)),
+          sampling_(make_sampling(model, options, opens_thought(model, options))),
           session_(model, session_options(model, options)) {
         reset();
     }
@@ -123,7 +125,8 @@ class Chat {
 
     void answer(const std::string& text) {
         messages_.push_back({{"role", "user"}, {"content", text}});
-        const minim::Tokens prompt = model_.chat_tokenize(messages_.dump(), {}, {}, MINIM_SPECIALS_TEMPLATE);
+        const ChatPrompt made = chat_prompt(model_, options_, messages_.dump(), MINIM_SPECIALS_TEMPLATE);
+        const std::vector<int32_t>& prompt = made.ids;
         if (prompt.size() >= session_.context_size()) {
             print_note(
                 fmt::format("minim: the conversation has {} tokens and the context {}: /reset begins a "
@@ -133,7 +136,7 @@ class Chat {
             return;
         }
         minim::OutputParserOptions format;
-        format.starts_in_content = !model_.chat_render(messages_.dump()).view().ends_with("<think>\n");
+        format.starts_in_content = !made.opens_thought;
         minim::OutputParser parser(format);
         AnswerView view(options_.hides_reasoning, isatty(STDOUT_FILENO) != 0);
         const auto show = [&](const minim_output_delta& delta) { view.show(delta); };
@@ -162,10 +165,16 @@ class Chat {
         return session;
     }
 
+    // Returns whether answers begin with reasoning: the template says so of any conversation.
+    static bool opens_thought(const minim::Model& model, const Options& options) {
+        return chat_prompt(model, options, R"([{"role": "user", "content": "."}])", MINIM_SPECIALS_TEMPLATE)
+            .opens_thought;
+    }
+
     // Generates an answer. The leading tokens of the prompt that the session already has are not evaluated again. Ctrl-C ends the
     // answer.
     template <typename OnToken>
-    minim_generate_result generate(const minim::Tokens& prompt, OnToken on_token) {
+    minim_generate_result generate(const std::vector<int32_t>& prompt, OnToken on_token) {
         const minim::Tokens held = session_.tokens();
         const auto differs = std::mismatch(held.begin(), held.end(), prompt.begin(), prompt.end()).second;
         const auto n_known = std::min(static_cast<size_t>(differs - prompt.begin()), prompt.size() - 1);

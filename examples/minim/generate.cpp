@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "../memory_text.h"
+#include "chat_prompt.h"
 #include "commands.h"
 #include "input.h"
 #include "open_model.h"
@@ -46,12 +48,15 @@ std::string chat_messages(const std::string& system, const std::string& prompt) 
     return messages + fmt::format(R"({{"role": "user", "content": {}}}])", json_string(prompt));
 }
 
-minim::Tokens prompt_tokens(const minim::Model& model, const Options& options, std::string prompt) {
-    if (options.raw) return model.tokenize(prompt);
+ChatPrompt prompt_tokens(const minim::Model& model, const Options& options, std::string prompt) {
+    if (options.raw) {
+        const minim::Tokens tokens = model.tokenize(prompt);
+        return {{tokens.begin(), tokens.end()}, false};
+    }
     const bool from_file = !options.text;
     if (from_file && !prompt.empty() && prompt.back() == '\n')
         prompt.pop_back();  // the editor added this newline, not the user
-    return model.chat_tokenize(chat_messages(options.system, prompt));
+    return chat_prompt(model, options, chat_messages(options.system, prompt), MINIM_SPECIALS_SAFE);
 }
 
 uint64_t context_size(const Options& options, int64_t n_prompt, int64_t n_context_train) {
@@ -146,7 +151,8 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     const double load_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-    const minim::Tokens prompt = prompt_tokens(model, options, std::move(text));
+    const ChatPrompt made = prompt_tokens(model, options, std::move(text));
+    const std::vector<int32_t>& prompt = made.ids;
     minim::SessionOptions session_options;
     session_options.max_context =
         context_size(options, static_cast<int64_t>(prompt.size()), model.info().n_context_train);
@@ -166,7 +172,8 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     bool finished = true;
     minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
     try {
-        result = session.generate(make_sampling(model, options), prompt, on_token, &cancel);
+        result = session.generate(make_sampling(model, options, made.opens_thought),
+                                  {prompt.data(), prompt.size()}, on_token, &cancel);
     } catch (const minim::Exception& error) {
         if (error.status() != MINIM_E_CANCELLED) throw;
         const auto so_far = partial_result(session);

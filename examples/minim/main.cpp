@@ -4,19 +4,23 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "input.h"
 #include "interrupt.h"
 #include "options.h"
+#include "options/help.h"
+#include "options/parse.h"
 #include "output.h"
 #include "plan.h"
 
@@ -45,6 +49,13 @@ int report(const minim::Exception& error) {
     return error.status() == MINIM_E_CANCELLED ? cli::k_exit_interrupted : k_exit_error;
 }
 
+// Returns the options with texts that are UTF-8 without a byte order mark.
+cli::Options with_texts_checked(cli::Options options) {
+    options.system = cli::utf8_text(std::move(options.system), "--system");
+    options.json_schema = cli::utf8_text(std::move(options.json_schema), "--json-schema");
+    return options;
+}
+
 int run(const cli::Options& options) {
     if (options.command == cli::Command::inspect) {  // so short that Ctrl-C may simply end the process
         cli::inspect(options);
@@ -52,6 +63,16 @@ int run(const cli::Options& options) {
     }
     if (options.command == cli::Command::devices) {
         cli::devices(options);
+        return 0;
+    }
+    if (options.command == cli::Command::plan) {
+        cli::plan(options);
+        cli::flush_output();
+        return 0;
+    }
+    if (options.command == cli::Command::options) {
+        cli::print(program::options_json());
+        cli::flush_output();
         return 0;
     }
     const minim::Cancel cancel;
@@ -71,17 +92,17 @@ int main(int argc, char** argv) {
     fill_standard_descriptors();
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
     try {
-        if (argc > 1 && std::string_view(argv[1]) == "plan") {
-            cli::plan(argc - 1, argv + 1);
-            cli::flush_output();
-            return 0;
-        }
-        const std::optional<cli::Options> options = cli::parse_options(argc, argv);
+        std::string output;
+        const auto options =
+            program::parse(cli::Command::generate, {argv + std::min(argc, 1), argv + argc}, output);
         if (!options) {
+            cli::print(output);
             cli::flush_output();
             return 0;
         }
-        return run(*options);
+        for (const std::string& note : options->notes)
+            cli::print_note(fmt::format("minim: note: {}\n", cli::printable(note)));
+        return run(with_texts_checked(*options));
     } catch (const cli::UsageError& error) {
         cli::print_note(
             fmt::format("minim: error: {} (minim --help lists the options)\n", cli::printable(error.what())));

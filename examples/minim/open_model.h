@@ -15,9 +15,6 @@ minim::Runtime open_runtime(const Options& options);
 // Opens the model. Shows the progress on a terminal.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
 
-// Returns the rules of all -ot options as one text.
-std::string joined_overrides(const Options& options);
-
 // Prints statistics of the devices' caches of experts, if there are any.
 void print_expert_caches(const minim::Model& model);
 

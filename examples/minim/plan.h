@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `minim plan`, which has options of its own.
 #pragma once
+
+#include "options.h"
 
 namespace cli {
 
-// `argv[0]` is "plan". Throws UsageError and minim::Exception.
-void plan(int argc, char** argv);
+// Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
+void plan(const Options& options);
 
 }  // namespace cli

@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "open_model.h"
+#include "options/find_model.h"
+#include "options/open_model.h"
 #include "output.h"
 
 namespace cli {
@@ -48,7 +49,7 @@ std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Optio
     }
     if (host_has_layers && !plan.devices->empty()) return std::nullopt;
     if (plan.devices->empty()) return plan;
-    plan.overrides = joined_overrides(options);
+    plan.overrides = program::joined_overrides(options);
     if (options.cpu_moe) {
         plan.overrides = "exps=CPU";
     } else if (options.n_cpu_moe > 0) {
@@ -79,10 +80,11 @@ void print_prediction(const minim::Runtime& runtime, const minim::Model& model, 
     std::optional<minim::PlanOptions> plan = plan_of(model, options);
     if (!plan) return;
     plan->n_context = static_cast<int64_t>(session.token_count());
-    plan->k_format = options.k_format != 0 ? options.k_format : options.kv;
-    plan->v_format = options.v_format != 0 ? options.v_format : options.kv;
+    plan->k_format = options.k_format;
+    plan->v_format = options.v_format;
     try {
-        const auto made = nlohmann::json::parse(minim::plan(runtime, options.model, *plan));
+        const auto made =
+            nlohmann::json::parse(minim::plan(runtime, program::find_model_or_keep(options.model), *plan));
         const double measured =
             1e6 * static_cast<double>(result.n_generated) / static_cast<double>(result.generate_us);
         print_note(comparison(measured, made["decode_tokens_per_second"].get<double>()));

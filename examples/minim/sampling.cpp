@@ -8,11 +8,10 @@ namespace {
 
 constexpr int32_t k_penalty_last_n = 64;  // the window of --repeat-penalty in llama.cpp
 
-// Returns options for a constraint that begins after the reasoning: the chat template opens a block of reasoning, which may be
-// any text.
-minim::ConstraintOptions after_reasoning(const Options& options) {
+// Returns options for a constraint. If the prompt opens a block of reasoning, which may be any text, it begins after the block.
+minim::ConstraintOptions after_reasoning(bool opens_thought) {
     minim::ConstraintOptions constraint;
-    if (!options.raw) constraint.starts_after = "</think>";
+    if (opens_thought) constraint.starts_after = "</think>";
     return constraint;
 }
 
@@ -21,7 +20,7 @@ void set_given(minim::Sampling& sampling, const char* name, const std::optional<
     if (value) sampling.set(name, *value);
 }
 
-void set_dry(minim::Sampling& sampling, const Options& options) {
+void set_dry(minim::Sampling& sampling, const program::SamplingDefaults& options) {
     set_given(sampling, "dry_multiplier", options.dry_multiplier);
     set_given(sampling, "dry_base", options.dry_base);
     set_given(sampling, "dry_allowed_length", options.dry_allowed_length);
@@ -40,23 +39,29 @@ void set_dry(minim::Sampling& sampling, const Options& options) {
 
 }  // namespace
 
-minim::Sampling make_sampling(const minim::Model& model, const Options& options) {
+minim::Sampling make_sampling(const minim::Model& model, const Options& options, bool opens_thought) {
+    const program::SamplingDefaults& given = options.sampling;
     minim::Sampling sampling;
     sampling.set_recommended(model);
     if (!options.json_schema.empty()) {
         sampling.set_constraint(
-            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(options)));
+            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(opens_thought)));
     }
-    set_given(sampling, "temperature", options.temperature);
-    set_given(sampling, "top_p", options.top_p);
-    set_given(sampling, "top_k", options.top_k);
-    set_given(sampling, "min_p", options.min_p);
-    if (options.repeat_penalty)
-        sampling.set("repetition_penalty", *options.repeat_penalty).set("penalty_last_n", k_penalty_last_n);
-    set_dry(sampling, options);
+    set_given(sampling, "temperature", given.temperature);
+    set_given(sampling, "top_p", given.top_p);
+    set_given(sampling, "top_k", given.top_k);
+    set_given(sampling, "min_p", given.min_p);
+    if (given.repetition_penalty)
+        sampling.set("repetition_penalty", *given.repetition_penalty).set("penalty_last_n", k_penalty_last_n);
+    set_given(sampling, "penalty_last_n", given.repeat_last_n);
+    set_given(sampling, "presence_penalty", given.presence_penalty);
+    set_given(sampling, "frequency_penalty", given.frequency_penalty);
+    set_dry(sampling, given);
+    if (given.ignores_end) sampling.set("ignore_end", 1);
+    if (given.draft_tokens > 0) sampling.set("draft_tokens", given.draft_tokens);
     sampling.set("max_tokens", std::max<int64_t>(options.n_predict, 0));
     if (options.reasoning_budget > 0) sampling.set("max_reasoning_tokens", options.reasoning_budget);
-    if (options.seed != -1) sampling.set("seed", options.seed);
+    if (given.seed) sampling.set("seed", static_cast<int64_t>(*given.seed));  // the same 64 bits
     return sampling;
 }
 

@@ -8,6 +8,6 @@
 namespace cli {
 
 // Returns the sampling that the checkpoint recommends, with the values of the command line's options instead where given.
-minim::Sampling make_sampling(const minim::Model& model, const Options& options);
+minim::Sampling make_sampling(const minim::Model& model, const Options& options, bool opens_thought);
 
 }  // namespace cli

@@ -4,14 +4,17 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "../memory_text.h"
 #include "event_loop.h"
 #include "options.h"
+#include "options/parse.h"
 #include "request_log.h"
 #include "service.h"
 #include "serving.h"
@@ -28,8 +31,7 @@ void raise_file_limit() {
 
 void serve(const server::Options& options) {
     server::open_log(options.log_file);
-    for (const std::string& flag : options.ignored)
-        server::write_note(fmt::format("{} has no meaning here and is ignored", flag));
+    for (const std::string& note : options.notes) server::write_note(note);
     raise_file_limit();
     server::Serving serving(options);
     server::EventLoop loop;
@@ -48,9 +50,10 @@ void serve(const server::Options& options) {
 int main(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);
     try {
-        const std::optional<server::Options> options = server::parse_options(argc, argv);
+        std::string output;
+        const auto options = program::parse(program::Command::server, {argv + 1, argv + argc}, output);
         if (options) serve(*options);
-        return 0;
+        return std::fputs(output.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
     } catch (const server::UsageError& error) {
         server::write_plain(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
         return 2;

@@ -52,6 +52,8 @@ ApiFamily family_of(const std::string& path) {
 HttpLimits limits_of(const Options& options) {
     HttpLimits limits;
     limits.cors_origin = options.cors_origin;
+    if (options.socket_timeout_seconds > 0)
+        limits.no_progress = limits.idle = std::chrono::seconds(options.socket_timeout_seconds);
     return limits;
 }
 
@@ -113,7 +115,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                                    request.origin.substr(0, 100)),
                        "", "origin_not_allowed"});
     if (request.method == "OPTIONS") return answer_options(*exchange);
-    if (!serving_.options.api_key.empty() && !is_open && !has_key(request, serving_.options.api_key))
+    if (!is_open && !has_key(request, serving_.options.api_keys))
         return refuse({401, "a valid API key is required", "", "invalid_api_key"});
     if (std::ranges::find(k_direct_paths, request.path) != k_direct_paths.end()) {
         if (request.method != "GET")

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include "find_model.h"
+#include "options/find_model.h"
+#include "options/open_model.h"
 #include "request_log.h"
 
 namespace server {
@@ -17,48 +17,31 @@ namespace server {
 namespace {
 
 minim::Runtime open_runtime(const Options& options) {
-    minim::RuntimeOptions runtime;
-    runtime.n_threads = options.n_threads_batch > 0 ? options.n_threads_batch : options.n_threads;
-    runtime.n_threads_decode = options.n_threads_batch > 0 ? options.n_threads : 0;
-    runtime.log_level = options.verbose ? MINIM_LOG_DEBUG : MINIM_LOG_WARNING;
+    minim::RuntimeOptions runtime = program::runtime_options(options);
     runtime.log = [](int32_t, const char* line) { write_note(line); };
     return minim::Runtime(runtime);
 }
 
 // Requests that run at once, if the options do not say and memory suffices.
 constexpr int64_t k_usual_slots = 16;
-constexpr bool k_warms_up = true;
 
 int64_t slots_of(const Options& options) {
     return options.n_parallel > 0 ? options.n_parallel : k_usual_slots;
 }
 
-void choose_devices(const Options& options, minim::ModelOptions& model) {
-    if (options.n_gpu_layers == 0) return;
-    model.devices = options.devices.empty() ? "auto" : options.devices;
-    model.split = options.tensor_split;
-    model.n_device_layers = std::max(options.n_gpu_layers, 0);
-    for (const std::string& rule : options.overrides)
-        model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
-    model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
-    const bool says_nothing =
-        model.overrides.empty() && model.n_host_experts == 0 && options.expert_cache == 0;
-    model.expert_cache_bytes = says_nothing ? MINIM_EXPERT_CACHE_ROOM : options.expert_cache;
-    // The KV cache that open_engine() asks for.
+// Leaves room for the KV cache that open_engine() asks for. Without a usable device the server runs on the CPU, and says so.
+minim::Model open_model(const minim::Runtime& runtime, Options options) {
     const bool is_given = options.kv_tokens > 0;
-    model.fit_context = is_given ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
-    model.fit_requests = is_given ? 1 : slots_of(options);
-    model.fit_n_ubatch = options.n_batch;
-    model.fit_k_format = model.fit_v_format = options.kv_format;
-}
-
-minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
-    minim::ModelOptions model;
-    choose_devices(options, model);
-    model.lock = options.mlock;
-    if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
-    if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
-    return minim::Model(runtime, find_model(options.model), model);
+    program::Room room;
+    room.n_context = is_given ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
+    room.n_requests = is_given ? 1 : slots_of(options);
+    options.n_ubatch = options.n_batch;
+    options.allow_cpu = options.allow_cpu || options.devices.empty() || options.devices == "auto";
+    const std::string path = program::find_model(options.model);
+    std::vector<std::string> notes;
+    const minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
+    for (const std::string& note : notes) write_note(note);
+    return minim::Model(runtime, path, model);
 }
 
 // Returns a metadata text of the checkpoint, or "" if it has none.
@@ -74,13 +57,14 @@ std::string metadata(const minim::Model& model, const std::string& key) {
 // Fills in missing values with the checkpoint's recommendations.
 SamplingDefaults complete(const SamplingDefaults& given, const minim_recommended_sampling& recommended) {
     constexpr int64_t k_usual_window = 64;
-    SamplingDefaults defaults;
+    SamplingDefaults defaults = given;
     defaults.temperature = given.temperature.value_or(recommended.temperature);
     defaults.top_p = given.top_p.value_or(recommended.top_p);
     defaults.top_k = given.top_k.value_or(recommended.top_k);
     defaults.min_p = given.min_p.value_or(recommended.min_p);
     defaults.repetition_penalty = given.repetition_penalty.value_or(recommended.repetition_penalty);
-    defaults.penalty_last_n = given.repetition_penalty ? k_usual_window : recommended.penalty_last_n;
+    defaults.penalty_last_n =
+        given.repeat_last_n.value_or(given.repetition_penalty ? k_usual_window : recommended.penalty_last_n);
     return defaults;
 }
 
@@ -95,12 +79,13 @@ minim::Engine open_engine(const minim::Model& model, const Options& options) {
     minim::EngineOptions engine;
     engine.kv_tokens = options.kv_tokens;
     engine.max_context = static_cast<uint64_t>(options.n_context);
-    engine.k_format = options.kv_format;
-    engine.v_format = options.kv_format;
+    engine.k_format = options.k_format;
+    engine.v_format = options.v_format;
+    engine.forget_prefixes = options.forgets_prefixes;
     engine.n_requests = static_cast<int32_t>(slots_of(options));
     engine.fewer_requests = options.n_parallel == 0;
     engine.n_batch = options.n_batch != 0 ? std::max(options.n_batch, engine.n_requests) : 0;
-    engine.warm_up = k_warms_up;
+    engine.warm_up = options.warmup;
     minim::Engine opened(model, engine);
     const minim_engine_state state = opened.state();
     if (state.max_context < engine.max_context)

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-namespace server {
+namespace program {
 
 namespace fs = std::filesystem;
 
@@ -85,6 +85,13 @@ std::string choose_file(const fs::path& snapshot, const std::string& quant, cons
     return std::min_element(files.begin(), files.end(), is_shorter)->string();
 }
 
+// Returns whether the name is ORG/NAME[:QUANT].
+bool is_repository(const std::string& name) {
+    const std::string repository = name.substr(0, name.rfind(':'));
+    return std::count(repository.begin(), repository.end(), '/') == 1 && repository.front() != '/' &&
+           repository.front() != '.' && repository.back() != '/' && !repository.ends_with(".gguf");
+}
+
 }  // namespace
 
 std::string find_model(const std::string& name) {
@@ -93,21 +100,25 @@ std::string find_model(const std::string& name) {
     const size_t colon = name.rfind(':');
     const std::string repository = name.substr(0, colon);
     const std::string quant = colon == std::string::npos ? "" : name.substr(colon + 1);
-    const bool is_name = std::count(repository.begin(), repository.end(), '/') == 1 &&
-                         repository.front() != '/' && repository.front() != '.' && repository.back() != '/' &&
-                         !repository.ends_with(".gguf");
-    if (!is_name) throw std::runtime_error(fmt::format("model '{}': no such file or folder", name));
+    if (!is_repository(name))
+        throw std::runtime_error(fmt::format("model '{}': no such file or folder", name));
 
     std::string folder = "models--" + repository;
     folder.replace(folder.find('/'), 1, "--");
     const fs::path cache = cache_folder();
     const std::string include = quant.empty() ? "" : fmt::format(" --include '*{}*'", quant);
-    const std::string missing =
-        fmt::format("model '{}' is not in the cache {}; download it with\n  hf download {}{}", name,
-                    cache.string(), repository, include);
+    const std::string missing = fmt::format(
+        "model '{}' is not in the cache {}, and minim downloads nothing; download it with\n  hf download "
+        "{}{}",
+        name, cache.string(), repository, include);
     const fs::path snapshot = snapshot_of(cache / folder);
     if (snapshot.empty()) throw std::runtime_error(missing);
     return choose_file(snapshot, quant, missing);
 }
 
-}  // namespace server
+std::string find_model_or_keep(const std::string& name) {
+    std::error_code error;
+    return name.empty() || fs::exists(name, error) || !is_repository(name) ? name : find_model(name);
+}
+
+}  // namespace program

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the options say of the runtime and the model, in the library's words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "minim/minim.hpp"
+#include "options.h"
+
+namespace program {
+
+// Returns the options of a runtime, without a log.
+minim::RuntimeOptions runtime_options(const Options& options);
+
+// What room is left for on the devices, beside the weights.
+struct Room {
+    int64_t n_context = 0;   // tokens of a context; 0: of an engine the longest that fits, else none
+    int64_t n_requests = 0;  // of an engine; 0: of a session
+};
+
+// Returns the options of the model at `path`: by default all usable devices, else the CPU. Adds a line to `notes` for options that
+// have no effect without a usable device. Throws std::runtime_error if such an option was given and the CPU alone is not allowed,
+// or the checkpoint is not what --quantization and --chat-template say.
+minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& options, const std::string& path,
+                                  const Room& room, std::vector<std::string>& notes);
+
+// Returns the rules of all -ot options as one text.
+std::string joined_overrides(const Options& options);
+
+}  // namespace program

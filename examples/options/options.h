@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the options of minim and minim-server set. The table of options (table.h) says which option sets which field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "minim/minim.h"
+
+namespace program {
+
+// The commands of `minim`, and `minim-server`.
+enum class Command : uint32_t {
+    generate,
+    chat,
+    tokenize,
+    perplexity,
+    inspect,
+    devices,
+    plan,
+    options,
+    server,
+};
+
+// Values for answers, or for requests without these fields. If a value is absent, the checkpoint's is used, then the model
+// family's.
+struct SamplingDefaults {
+    std::optional<double> temperature;
+    std::optional<double> top_p;
+    std::optional<int64_t> top_k;
+    std::optional<double> min_p;
+    std::optional<double> repetition_penalty;
+    std::optional<int64_t> repeat_last_n;  // tokens that the repetition penalty looks back on, as given
+    int64_t penalty_last_n = -1;           // as completed with the checkpoint's
+    std::optional<double> presence_penalty;
+    std::optional<double> frequency_penalty;
+    std::optional<double> dry_multiplier;
+    std::optional<double> dry_base;
+    std::optional<int64_t> dry_allowed_length;
+    std::optional<int64_t> dry_penalty_last_n;
+    std::vector<std::string> dry_breakers;  // empty: the usual ones
+    std::optional<uint64_t> seed;           // absent: chance
+    int64_t draft_tokens = 0;               // most draft tokens a step, from the text so far; 0: none
+    bool ignores_end = false;
+};
+
+struct Options {
+    Command command = Command::generate;
+    std::vector<std::string> notes;  // one line for each option without effect: which, and why
+
+    // The model and where it is computed.
+    std::string model;         // a path, or ORG/NAME[:QUANT] in the cache of downloaded models
+    std::string quantization;  // method that the checkpoint must have; "": any
+    std::string packed_file;   // file of the CPU's packed weights
+    std::string backend = "cpu";
+    std::string devices;                    // "cuda:0,cuda:1"; empty or "auto": all usable devices
+    std::vector<std::string> plan_devices;  // of `minim plan`: "cuda:0=96GiB,1790GB/s"
+    std::vector<std::string>
+        device_memory;  // the most to use of each device: bytes, or a part 0.9; one: of all
+    std::vector<double> tensor_split;
+    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
+    int32_t n_gpu_layers = -1;           // below 0: all
+    bool cpu_moe = false;
+    int64_t n_cpu_moe = 0;       // layers whose experts stay on the CPU; below 0: of the last layers
+    double cpu_offload_gib = 0;  // GiB of experts that stay on the CPU, of the first layers
+    int64_t fit_context = 0;     // tokens of context to keep room for on the devices; 0: none
+    uint64_t expert_cache = 0;   // bytes on the devices; 0: none, or all room if no option places experts
+    int32_t expert_moves = 0;    // MINIM_EXPERT_MOVES_*
+    std::string expert_profile;
+    bool allow_cpu = false;  // go on without a device that cannot be used
+    int32_t n_threads = 0;
+    int32_t n_threads_batch = 0;
+    int32_t numa = 0;  // MINIM_NUMA_*
+    bool pin_threads = false;
+    bool mlock = false;
+    bool prefault = false;
+    int32_t expand = 0;  // MINIM_EXPAND_*
+    bool deterministic = false;
+    bool mmap = false;
+    bool no_mmap = false;
+    int32_t n_batch = 0;
+    int32_t n_ubatch = 0;
+    int32_t kv_format = MINIM_KV_AUTO;  // for K and V without a format of their own
+    int32_t k_format = MINIM_KV_AUTO;
+    int32_t v_format = MINIM_KV_AUTO;
+    int64_t n_context = 0;    // 0: chosen by the program
+    std::string chat_kwargs;  // a JSON object of template variables, for all conversations; "": none
+    bool verbose = false;
+    std::string log_file;  // "": standard error
+
+    // The answer.
+    SamplingDefaults sampling;
+    int64_t n_predict = -1;         // below 1: until the model ends its turn
+    int64_t reasoning_budget = -1;  // tokens of thought; -1: no limit, 0: none
+    std::string json_schema;        // of the answer; "": any text
+
+    // Of `minim` alone.
+    std::optional<std::string> text;  // -p
+    std::string text_file;            // -f
+    std::string system;
+    bool hides_reasoning = false;
+    bool raw = false;
+    bool show_metadata = true;
+    bool show_tensors = true;
+    bool ids_only = false;
+    std::string specials = "exact";
+    int64_t chunk_tokens = 256;
+    std::string plan_host;  // "768GiB,576GB/s"; "": this machine
+    bool prints_json = false;
+
+    // Of `minim-server` alone; n_parallel also of `minim plan`.
+    std::string host = "127.0.0.1";
+    uint16_t port = 8080;
+    std::vector<std::string> api_keys;  // empty: requests need no key
+    std::vector<std::string> names;     // of the model; empty: from the file's
+    bool requires_name = false;         // other names in requests are refused
+    int64_t n_parallel = 0;             // requests worked on at once; 0: 16, or fewer if memory is short
+    int64_t n_queue = 2048;             // requests that wait
+    uint64_t kv_tokens = 0;             // 0: chosen by the program
+    bool forgets_prefixes = false;      // no prefix cache
+    double ping_seconds = 15;
+    int64_t timeout_seconds = 0;         // of one answer; 0: none
+    int64_t socket_timeout_seconds = 0;  // of a connection without traffic; 0: the usual limits
+    int32_t reasoning = MINIM_REASONING_SPLIT;
+    std::vector<std::string> reasoning_fields = {"reasoning_content", "reasoning"};  // of a chat's thoughts
+    bool remembers_reasoning = true;
+    bool constrains_calls = true;  // constrain optional tool calls
+    bool warmup = true;            // a step before the first request
+    std::string metrics_prefix = "minim_";
+    std::string cors_origin;
+};
+
+// Thrown if an option cannot be understood. The message names it.
+class UsageError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+}  // namespace program

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of minim-server.
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "minim/minim.h"
+#include "set.h"
+
+namespace program {
+namespace {
+
+constexpr double k_shortest_ping = 0.05;  // seconds
+constexpr double k_longest_ping = 86400;
+constexpr int64_t k_longest_timeout = int64_t{1} << 31;
+
+constexpr Word k_chosen[] = {{"auto", 0}, {"-1", 0}};
+constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
+                              {"minimax-m2", MINIM_REASONING_SPLIT},
+                              {"minimax", MINIM_REASONING_SPLIT},
+                              {"auto", MINIM_REASONING_SPLIT},
+                              {"deepseek", MINIM_REASONING_SPLIT},
+                              {"deepseek-legacy", MINIM_REASONING_SPLIT},
+                              {"deepseek_r1", MINIM_REASONING_SPLIT},
+                              {"deepseek-r1", MINIM_REASONING_SPLIT},
+                              {"minimax_m2_append_think", MINIM_REASONING_APPEND_THINK},
+                              {"minimax-append-think", MINIM_REASONING_APPEND_THINK},
+                              {"none", MINIM_REASONING_NONE}};
+
+// Calls `use` with each part of "a,b" that is not empty.
+template <typename Use>
+void for_each_part(std::string_view text, Use use) {
+    while (!text.empty()) {
+        const size_t end = std::min(text.find(','), text.size());
+        if (end > 0) use(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+}
+
+void add_keys(Options& options, const Value& value) {
+    if (value.text.empty()) throw UsageError(fmt::format("{}: the key is empty", value.option));
+    for_each_part(value.text, [&](std::string_view key) { options.api_keys.emplace_back(key); });
+}
+
+// Reads a file with one key on each line. Lines that begin with # are comments.
+void read_keys(Options& options, const Value& value) {
+    std::ifstream file(value.text);
+    if (!file) throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
+    const size_t n_before = options.api_keys.size();
+    for (std::string line; std::getline(file, line);) {
+        while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+        if (!line.empty() && line.front() != '#') options.api_keys.push_back(line);
+    }
+    if (options.api_keys.size() == n_before)
+        throw UsageError(fmt::format("{}: the file '{}' has no key", value.option, value.text));
+}
+
+void add_alias(Options& options, const Value& value) {
+    for_each_part(value.text, [&](std::string_view name) { options.names.emplace_back(name); });
+}
+
+void add_served_name(Options& options, const Value& value) {
+    if (!options.requires_name) options.names.clear();
+    options.names.push_back(value.text);
+    options.requires_name = true;
+}
+
+void set_ping(Options& options, const Value& value) {
+    if (value.real != -1 && value.real < k_shortest_ping)
+        throw UsageError(fmt::format("{}: '{}' is not from {} to {}, nor -1 for as seldom as possible",
+                                     value.option, value.text, k_shortest_ping, k_longest_ping));
+    options.ping_seconds = value.real == -1 ? k_longest_ping : value.real;
+}
+
+constexpr Row k_rows[] = {
+    {"--host", "", text("ADDRESS"), k_server, "127.0.0.1", "address to listen at; 0.0.0.0: all addresses",
+     set<&Options::host>},
+    {"--port", "", integer("N", 0, 65535), k_server, "8080", "0: any free port, which the log names",
+     set<&Options::port>},
+    {"--api-key", "", texts("KEY"), k_server, "",
+     "require one of these keys (Authorization: Bearer, or x-api-key); several with commas or blanks between",
+     add_keys},
+    {"--api-key-file", "", text("FILE"), k_server, "", "the same, from a file with one key on each line",
+     read_keys},
+    {"-c --ctx-size --max-model-len --context-length", "", count("N", 0, k_longest_context, k_chosen),
+     k_server, "0", "tokens of one request, prompt and answer; 0: the longest that fits, at most the context that the model was trained for",
+     set<&Options::n_context>},
+    {"-np --parallel --max-num-seqs --max-running-requests", "", integer("N", 1, 4096, k_chosen),
+     k_server | k_plan, "16, or fewer if memory is short; of a plan 1",
+     "requests that run at once; others wait. Of a plan: sequences, each of which reserves the context",
+     set<&Options::n_parallel>},
+    {"--queue --max-queued-requests", "", integer("N", 0, 1000000), k_server, "2048",
+     "requests that may wait; further ones are answered with 429", set<&Options::n_queue>},
+    {"--kv-tokens --max-total-tokens", "", count("N", 0, k_largest_int64), k_server, "0",
+     "size of the KV cache in tokens, for all requests and cached prefixes; 0: what fits, from one "
+     "context to one for each request, at most 131072 or one context",
+     set<&Options::kv_tokens>},
+    {"--enable-prefix-caching", "--no-enable-prefix-caching --no-cache-prompt --disable-radix-cache", flag(),
+     k_server, "on", "keep the KV cache of ended requests for others that begin with the same tokens",
+     [](Options& o, const Value& v) { o.forgets_prefixes = !v.on; }},
+    {"-a --alias", "", text("NAME"), k_server, "the file's",
+     "name of the model in answers; several with commas", add_alias},
+    {"--served-model-name", "", texts("NAME"), k_server, "", "names that requests must have for the model",
+     add_served_name},
+    {"--sse-ping-interval", "", real("SECONDS", -1, k_longest_ping), k_server, "15",
+     "seconds between keep-alive events of a waiting stream; -1: as seldom as possible", set_ping},
+    {"-to --timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server, "30",
+     "seconds after which a connection is closed that does not go on reading or writing; 0: the default",
+     set<&Options::socket_timeout_seconds>},
+    {"--answer-timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server, "0",
+     "seconds after which an answer is ended; 0: never", set<&Options::timeout_seconds>},
+    {"--reasoning-parser --reasoning-format", "", choice("NAME", k_parsers), k_server, "minimax_m2",
+     "minimax_m2: reasoning in a field of its own; minimax_m2_append_think: in the content, with tags; none: "
+     "as "
+     "the model writes it",
+     set<&Options::reasoning>},
+    {"--remember-reasoning", "--no-remember-reasoning", flag(), k_server, "on",
+     "restore reasoning that a client drops from a turn with tool calls", set<&Options::remembers_reasoning>},
+    {"--constrain-calls", "--no-constrain-calls", flag(), k_server, "on",
+     "enforce the tools' schemas also if the model may choose whether it calls a tool",
+     set<&Options::constrains_calls>},
+    {"--warmup", "--no-warmup --skip-server-warmup", flag(), k_server, "on",
+     "evaluate a step before the first request, so that it is as fast as the others", set<&Options::warmup>},
+    {"--metrics-prefix", "", text("TEXT"), k_server, "minim_",
+     "prefix of metric names; vllm: for vLLM's dashboards", set<&Options::metrics_prefix>},
+    {"--cors-origin --cors-origins", "", text("ORIGIN"), k_server, "", "allow pages of this origin; *: all",
+     set<&Options::cors_origin>},
+};
+
+}  // namespace
+
+std::span<const Row> server_rows() {
+    return k_rows;
+}
+
+}  // namespace program
