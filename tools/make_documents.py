@@ -3,6 +3,7 @@
 """Writes the documents that are made from data.
 
     docs/performance.md    from tests/bench/results/*.json
+    docs/options.md        from the table of options, which `minim options --json` prints
     docs/recipes.md        from deployments of tests/placement/seeds.json, with what `minim plan` says of each
     README.md              its tables between `<!-- generated: NAME -->` and `<!-- end -->`: peers, from tests/bench/results; fit, from what
                            `minim plan` says of full-size headers
@@ -27,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests/bench/results"
 PERFORMANCE = ROOT / "docs/performance.md"
 RECIPES = ROOT / "docs/recipes.md"
+OPTIONS = ROOT / "docs/options.md"
 FIELDS = {"order", "group", "title", "about", "machine", "date", "command", "columns", "rows", "note"}
 REQUIRED = ("title", "machine", "date", "command")
 PEERS = "peers-zen4-2-threads"
@@ -201,6 +203,40 @@ def recipes_page(minim):
                       table(columns, [row for _, row in recipes]), *(section for section, _ in recipes)])
 
 
+def option_rows(rows):
+    lines = []
+    for row in rows:
+        names = ", ".join(f"`{name}`" for name in row["names"] + row["opposite"])
+        value = f" {row['value']}" if row["value"] else ""
+        meaning = row["help"].replace("|", "\\|")
+        commands = ", ".join(command.removeprefix("minim ") for command in row["commands"])
+        lines.append([names + value, row["default"] or "-", commands, meaning])
+    return table(["option", "default", "commands", "meaning"], lines)
+
+
+def options_page(minim):
+    made = json.loads(subprocess.run([minim, "options", "--json"], check=True, capture_output=True, text=True).stdout)
+    page = ["# Options\n\n<!-- Written by tools/make_documents.py from what `minim options` says; do not edit. -->\n",
+            "The options of `minim`, its commands, and `minim-server`. An option is understood, or refused by its name, or the log says that it has no\n"
+            "effect and why. Names are not abbreviated; underscores in long names count as hyphens. `--option=` is an option with an empty value.\n",
+            "Each option may also be an environment variable or a line of a file. `--ctx-size` is `MINIM_CTX_SIZE`; an empty variable counts as not set.\n"
+            "`--config FILE` (`MINIM_CONFIG`) reads lines `ctx-size = 65536`; `#` begins a comment, `[minim]`, `[minim-server]` or `[chat]` a part for\n"
+            "one program or command, `[\"a\", \"b\"]` are several values. The command line counts before the environment, the environment before the file.\n",
+            "Counts of tokens may end in k (1000), K (1024), m, M, g or G, as in vLLM: `130k`. Sizes are 4GiB, 512M (of 1024) or 4GB (of 1000).\n"]
+    for section in dict.fromkeys(row["section"] for row in made["options"]):
+        rows = [row for row in made["options"] if row["section"] == section]
+        page += [f"## {section}\n", option_rows(rows)]
+    for refused, heading in ((False, "Options of other programs without effect"), (True, "Options of other programs that are refused")):
+        reasons = {}
+        for row in made["elsewhere"]:
+            if row["refused"] == refused:
+                reasons.setdefault(row["reason"], []).extend(row["names"])
+        page += [f"## {heading}\n", "Of llama.cpp, ik_llama.cpp, vLLM and SGLang.\n" if not refused else
+                 "With the values 0, -1, none, off or false they ask for nothing, and have no effect.\n",
+                 table(["why", "options"], [[reason.replace("|", "\\|"), ", ".join(f"`{name}`" for name in names)] for reason, names in reasons.items()])]
+    return "\n".join(page)
+
+
 def with_tables(text, tables):
     for name, made in tables.items():
         pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -213,7 +249,7 @@ def with_tables(text, tables):
 def documents(minim):
     readme = ROOT / "README.md"
     tables = {"fit": fit_table(minim), "peers": peers_table()}
-    return {PERFORMANCE: performance_page(), RECIPES: recipes_page(minim), readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
+    return {PERFORMANCE: performance_page(), RECIPES: recipes_page(minim), OPTIONS: options_page(minim), readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
 
 
 def main():

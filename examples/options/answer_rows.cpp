@@ -116,6 +116,9 @@ constexpr Row k_rows[] = {
      [](Options& o, const Value& v) { choose_drafts(o, v.on); }},
     {"-sc --speculative-config", "", text("JSON"), k_both, "",
      "vLLM's form: '{\"method\": \"ngram\", \"num_speculative_tokens\": 5}'", set_speculative_config},
+    {"--chat-template --chat-template-file", "", any_text("TEXT"), k_both, "the checkpoint's",
+     "a chat template, or a file with one, which must be the checkpoint's own: another one is refused",
+     set<&Options::chat_template>},
     {"--chat-template-kwargs --default-chat-template-kwargs", "", text("JSON"), k_both, "",
      "variables of the chat template, as a JSON object, for all conversations", set_kwargs},
 };

@@ -9,8 +9,8 @@ constexpr Foreign k_rows[] = {
     {false, Takes::nothing, "there is one kind of attention, which never stores the matrix of scores",
      "--swa-full --no-flash-attn -no-fa -dsa --dsa -fidx --fused-indexer-topk --swa-compress"},
     {false, Takes::one, "there is one kind of attention, which never stores the matrix of scores",
-     "--swa-checkpoints --attention -mea -ictk --indexer-cache-type-k -mla --mla-use -dsatk "
-     "--dsa-top-k -amb --attention-max-batch -fdn --fused-delta-net -gap --graph-attn-precision"},
+     "--swa-checkpoints --attention -mea --max-extra-alloc -ictk --indexer-cache-type-k -mla --mla-use "
+     "-dsatk --dsa-top-k -amb --attention-max-batch -fdn --fused-delta-net -gap --graph-attn-precision"},
     {false, Takes::toggle, "there is one kind of attention, which never stores the matrix of scores",
      "-fa --flash-attn"},
     {false, Takes::nothing, "the checkpoint's chat template is always used", "--jinja --no-jinja"},
@@ -176,9 +176,8 @@ constexpr Foreign k_rows[] = {
      "--no-prefill-assistant --dry-run"},
     {true, Takes::one, "minim has no such option",
      "-ncffn --n-cpu-ffn -r --reverse-prompt --reasoning-budget-message -bf --binary-file -sysf "
-     "--system-prompt-file --max-extra-alloc -ctk-first --cache-type-k-first -ctk-last "
-     "--cache-type-k-last -ctv-first --cache-type-v-first -ctv-last --cache-type-v-last -spf "
-     "--reasoning-tokens --max-gpu"},
+     "--system-prompt-file -ctk-first --cache-type-k-first -ctk-last --cache-type-k-last -ctv-first "
+     "--cache-type-v-first -ctv-last --cache-type-v-last -spf --reasoning-tokens --max-gpu"},
     {false, Takes::nothing, "it is so anyway, or the chat template does not ask for it",
      "--no-escape --reasoning-preserve --no-reasoning-preserve --no-skip-chat-parsing "
      "--prefill-assistant"},

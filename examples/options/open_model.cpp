@@ -141,6 +141,7 @@ minim::RuntimeOptions runtime_options(const Options& options) {
 minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& options,
                                   const std::string& path, const Room& room, std::vector<std::string>& notes) {
     if (!options.quantization.empty()) check_quantization(path, options.quantization);
+    if (!options.chat_template.empty()) check_chat_template(runtime, path, options.chat_template);
     minim::ModelOptions model;
     model.backend = options.backend;
     choose_devices(runtime, options, path, room, model, notes);

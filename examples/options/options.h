@@ -43,6 +43,7 @@ struct SamplingDefaults {
     std::optional<int64_t> dry_penalty_last_n;
     std::vector<std::string> dry_breakers;  // empty: the usual ones
     std::optional<uint64_t> seed;           // absent: chance
+    int64_t max_tokens = 0;                 // of requests that do not say; 0: up to the context
     int64_t draft_tokens = 0;               // most draft tokens a step, from the text so far; 0: none
     bool ignores_end = false;
 };
@@ -86,8 +87,9 @@ struct Options {
     int32_t kv_format = MINIM_KV_AUTO;  // for K and V without a format of their own
     int32_t k_format = MINIM_KV_AUTO;
     int32_t v_format = MINIM_KV_AUTO;
-    int64_t n_context = 0;    // 0: chosen by the program
-    std::string chat_kwargs;  // a JSON object of template variables, for all conversations; "": none
+    int64_t n_context = 0;      // 0: chosen by the program
+    std::string chat_template;  // text or file; it must be the checkpoint's own; "": not checked
+    std::string chat_kwargs;    // a JSON object of template variables, for all conversations; "": none
     bool verbose = false;
     std::string log_file;  // "": standard error
 

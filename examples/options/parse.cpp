@@ -109,6 +109,7 @@ void check(const Options& options, const std::vector<Given>& given) {
 
 void complete(Options& options, const std::vector<Given>& given) {
     complete_formats(options);
+    options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {
         const bool metadata = find_given(given, "--metadata") != nullptr && options.show_metadata;
         const bool tensors = find_given(given, "--tensors") != nullptr && options.show_tensors;

@@ -28,6 +28,14 @@ constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
                               {"minimax-append-think", MINIM_REASONING_APPEND_THINK},
                               {"none", MINIM_REASONING_NONE}};
 
+constexpr Word k_fields[] = {{"both", 0}, {"reasoning_content", 1}, {"reasoning", 2}};
+
+void set_reasoning_field(Options& options, const Value& value) {
+    options.reasoning_fields = {"reasoning_content", "reasoning"};
+    if (value.integer == 1) options.reasoning_fields.pop_back();
+    if (value.integer == 2) options.reasoning_fields.erase(options.reasoning_fields.begin());
+}
+
 // Calls `use` with each part of "a,b" that is not empty.
 template <typename Use>
 void for_each_part(std::string_view text, Use use) {
@@ -115,6 +123,9 @@ constexpr Row k_rows[] = {
      "as "
      "the model writes it",
      set<&Options::reasoning>},
+    {"--reasoning-field", "", choice("NAME", k_fields), k_server, "both",
+     "the field of a chat's thoughts: reasoning_content (llama.cpp, older vLLM), reasoning (newer vLLM), or both",
+     set_reasoning_field},
     {"--remember-reasoning", "--no-remember-reasoning", flag(), k_server, "on",
      "restore reasoning that a client drops from a turn with tool calls", set<&Options::remembers_reasoning>},
     {"--constrain-calls", "--no-constrain-calls", flag(), k_server, "on",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "foreign.h"
@@ -61,18 +62,6 @@ std::span<const Section> sections() {
     return k_sections;
 }
 
-const Row* find_row(std::string_view name, Command command) {
-    const Row* other = nullptr;
-    for (const Section& section : sections()) {
-        for (const Row& row : section.rows) {
-            if (!has_name(row.names, name) && !has_name(row.opposite, name)) continue;
-            if ((row.commands & bit(command)) != 0) return &row;
-            other = &row;
-        }
-    }
-    return other;
-}
-
 std::span<const Foreign> foreign_options() {
     static const std::vector<Foreign> k_options = [] {
         std::vector<Foreign> all(llama_options().begin(), llama_options().end());
@@ -82,10 +71,36 @@ std::span<const Foreign> foreign_options() {
     return k_options;
 }
 
+const Row* find_row(std::string_view name, Command command) {
+    using Index = std::unordered_map<std::string_view, std::vector<const Row*>>;
+    static const Index k_index = [] {
+        Index index;
+        for (const Section& section : sections()) {
+            for (const Row& row : section.rows) {
+                const auto add = [&](std::string_view one) { index[one].push_back(&row); };
+                for_each_name(row.names, add);
+                for_each_name(row.opposite, add);
+            }
+        }
+        return index;
+    }();
+    const auto rows = k_index.find(name);
+    if (rows == k_index.end()) return nullptr;
+    for (const Row* row : rows->second)
+        if ((row->commands & bit(command)) != 0) return row;
+    return rows->second.front();
+}
+
 const Foreign* find_foreign(std::string_view name) {
-    for (const Foreign& foreign : foreign_options())
-        if (has_name(foreign.names, name)) return &foreign;
-    return nullptr;
+    using Index = std::unordered_map<std::string_view, const Foreign*>;
+    static const Index k_index = [] {
+        Index index;
+        for (const Foreign& foreign : foreign_options())
+            for_each_name(foreign.names, [&](std::string_view one) { index.emplace(one, &foreign); });
+        return index;
+    }();
+    const auto found = k_index.find(name);
+    return found == k_index.end() ? nullptr : found->second;
 }
 
 std::string nearest_name(std::string_view name, Command command) {
@@ -93,6 +108,8 @@ std::string nearest_name(std::string_view name, Command command) {
     size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
     const auto consider = [&](std::string_view known) {
         const bool is_beginning = name.size() > 4 && known.starts_with(name);
+        const size_t longer = std::max(name.size(), known.size()) - std::min(name.size(), known.size());
+        if (!is_beginning && longer >= best_distance) return;
         const size_t far = is_beginning ? 1 : distance(name, known);
         if (far >= best_distance) return;
         best_distance = far;

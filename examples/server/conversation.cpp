@@ -17,7 +17,9 @@ namespace {
 
 // Returns the variables for the template, including whether it adds a generation prompt.
 std::string kwargs_of(const Conversation& conversation, const Serving& serving) {
-    Json kwargs = conversation.kwargs;
+    Json kwargs = Json::object();
+    if (!serving.options.chat_kwargs.empty()) kwargs = Json::parse(serving.options.chat_kwargs);
+    if (conversation.kwargs.is_object()) kwargs.update(conversation.kwargs);
     // Removes variables that the template does not have, which would cause a warning: make_prompt() turns thinking off without
     // them.
     for (const char* name : {"enable_thinking", "thinking"})

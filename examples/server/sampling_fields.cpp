@@ -145,6 +145,27 @@ void set_dry(const SamplingFields& fields, minim::Sampling& sampling) {
     if (fields.dry_breakers) sampling.set_dry_breakers(*fields.dry_breakers);
 }
 
+// Sets what the request does not say and the options of the server do.
+void take_defaults(const SamplingDefaults& defaults, SamplingFields& fields, const Fields& request) {
+    const auto take = [&](const char* name, auto& field, const auto& value) {
+        if (value && !request.has(name)) field = *value;
+    };
+    take("presence_penalty", fields.presence_penalty, defaults.presence_penalty);
+    take("frequency_penalty", fields.frequency_penalty, defaults.frequency_penalty);
+    take("dry_multiplier", fields.dry_multiplier, defaults.dry_multiplier);
+    take("dry_base", fields.dry_base, defaults.dry_base);
+    take("dry_allowed_length", fields.dry_allowed_length, defaults.dry_allowed_length);
+    take("dry_penalty_last_n", fields.dry_penalty_last_n, defaults.dry_penalty_last_n);
+    if (!defaults.dry_breakers.empty() && !request.has("dry_sequence_breakers")) {
+        fields.dry_breakers.emplace(defaults.dry_breakers);
+        std::erase(*fields.dry_breakers, "none");
+    }
+    if (defaults.seed && !request.has("seed")) fields.seed = static_cast<int64_t>(*defaults.seed);
+    if (!request.has("ignore_eos")) fields.ignores_end = defaults.ignores_end;
+    fields.draft_tokens = defaults.draft_tokens;
+    fields.usual_max_tokens = defaults.max_tokens;
+}
+
 }  // namespace
 
 std::vector<std::string> read_stops(const Fields& request, const char* name) {
@@ -198,6 +219,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
     read_logit_bias(request, serving, fields);
     read_allowed_ids(request, serving, fields);
     read_bad_words(request, serving, fields);
+    take_defaults(defaults, fields, request);
     return fields;
 }
 
@@ -225,8 +247,13 @@ minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constra
     if (fields.dry_multiplier > 0) set_dry(fields, sampling);
     if (fields.loop_tokens > 0) sampling.set("loop_tokens", fields.loop_tokens);
     if (reasoning_budget > 0) sampling.set("max_reasoning_tokens", reasoning_budget);
-    if (fields.seed) sampling.set("seed", *fields.seed + index);
-    if (fields.max_tokens && *fields.max_tokens > 0) sampling.set("max_tokens", *fields.max_tokens);
+    if (fields.seed) {
+        const uint64_t seed = static_cast<uint64_t>(*fields.seed) + static_cast<uint64_t>(index);
+        sampling.set("seed", static_cast<int64_t>(seed));
+    }
+    const int64_t max_tokens = fields.max_tokens.value_or(fields.usual_max_tokens);
+    if (max_tokens > 0) sampling.set("max_tokens", max_tokens);
+    if (fields.draft_tokens > 0) sampling.set("draft_tokens", fields.draft_tokens);
     if (fields.min_tokens > 0) sampling.set("min_tokens", fields.min_tokens);
     if (fields.ignores_end) sampling.set("ignore_end", 1);
     if (fields.has_logprobs) sampling.set("logprobs", 1).set("top_logprobs", fields.n_top_logprobs);

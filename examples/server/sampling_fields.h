@@ -42,6 +42,8 @@ struct SamplingFields {
     int64_t n_top_logprobs = 0;
     int64_t n_choices = 1;
     int32_t priority = 0;  // higher ones start first
+    int64_t draft_tokens = 0;
+    int64_t usual_max_tokens = 0;  // if max_tokens is not there; 0: up to the context
 };
 
 inline constexpr int64_t k_most_choices = 32;

@@ -44,6 +44,11 @@ class Devices(unittest.TestCase):
             (("--device", "sim:1", "-ngl", 0), "cpu (layers 0-2)"),
             (("--device", "cpu,sim:0", "-ts", "2,1"), "cpu (layers 0-1), sim:0 (layer 2)"),
             (("-ngl", 99), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+            ((), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+            (("--device", "none"), "cpu (layers 0-2)"),
+            (("--device", "sim:0", "--gpu-memory-utilization", "0.9"), "sim:0 (layers 0-2)"),
+            (("--device", "sim:0", "--cpu-offload-gb", "0.0023"), "sim:0 (layers 0-2), cpu (experts of layer 0)"),
+            (("--device", "sim:0", "--cpu-offload-gb", "5"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
             (("--device", "sim:0", "--cpu-moe"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
             (("--device", "sim:0", "-ot", "exps=CPU"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
             (("-ngl", 99, "-ncmoe", 2), "sim:0 (layers 0-1), sim:1 (layer 2), cpu (experts of layers 0-1)"),
@@ -130,10 +135,22 @@ class Devices(unittest.TestCase):
         done = run_with(self.plugins, *QUESTION, "--device", "sim")
         self.assertIn("'sim' is not a device name", errors_of(done)[0])
         with tempfile.TemporaryDirectory() as empty:
-            done = run_with(empty, *QUESTION, "-ngl", 5)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("only the CPU is usable", errors_of(done)[0])
-            self.assertEqual(run_with(empty, *QUESTION, "-ngl", 5, "--allow-cpu").stdout, ANSWER)
+            for words, name in (
+                (("-ngl", 5), "-ngl"),
+                (("-ot", "exps=cpu"), "-ot"),
+                (("--cpu-moe",), "--cpu-moe"),
+                (("-ts", "3,1"), "-ts"),
+                (("--expert-cache", "1MiB"), "--expert-cache"),
+                (("--gpu-memory-utilization", 0.9, "--cpu-offload-gb", 1), "--device-memory, --cpu-offload-gb"),
+            ):
+                done = run_with(empty, *QUESTION, *words)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"error: {name}: only the CPU is usable", errors_of(done)[0])
+                done = run_with(empty, *QUESTION, *words, "--allow-cpu")
+                self.assertEqual(done.stdout, ANSWER)
+                self.assertIn(f"minim: note: {name} ha", done.stderr)
+            for words in ((), ("-ngl", -1), ("-ngl", "all"), ("--device", "auto"), ("--device", "none")):
+                self.assertEqual(run_with(empty, *QUESTION, *words).stdout, ANSWER)
 
     def test_shares_that_make_no_sense_are_refused(self):
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "-ts", "1,2,3")

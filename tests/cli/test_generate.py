@@ -64,7 +64,7 @@ class Generate(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("q3", done.stderr)
 
-    def test_options_of_llama_cpp_mean_the_same_or_are_said_to_be_ignored(self):
+    def test_options_of_llama_cpp_mean_the_same_or_are_said_to_have_no_effect(self):
         base = ("-m", Q8_0, "-p", QUESTION, "--temp", 0)
         for arguments, ignored in (
             (("-fa", "on"), "-fa"),
@@ -83,7 +83,7 @@ class Generate(unittest.TestCase):
                 notes = [line for line in done.stderr.splitlines() if line.startswith("minim: note: ")]
                 self.assertEqual(bool(notes), ignored is not None)
                 if ignored is not None:
-                    self.assertTrue(any(f"{ignored} is ignored" in line for line in notes))
+                    self.assertTrue(any(f"{ignored} has no effect: " in line for line in notes))
 
     def test_keys_and_values_may_be_kept_in_formats_of_their_own(self):
         def kv_bytes(*arguments):

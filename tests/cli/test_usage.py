@@ -17,13 +17,13 @@ class Usage(unittest.TestCase):
             ("-m", Q8_0, "-p", "x", "-n", "-2"),
             ("-m", Q8_0, "-p", "x", "--temp", "-1"),
             ("-m", Q8_0, "-p", "x", "--top-p", "2"),
-            ("-m", Q8_0, "-p", "x", "-t", "-1"),
+            ("-m", Q8_0, "-p", "x", "-t", "-2"),
             ("-m", Q8_0, "-p", "x", "-ub", "0"),
             ("-m", Q8_0, "-p", "x", "--numa", "everywhere"),
             ("-m", Q8_0, "-p", "x", "--expand", "maybe"),
-            ("-m", Q8_0, "-p", "x", "-tb", "-1"),
+            ("-m", Q8_0, "-p", "x", "-tb", "-2"),
             ("-m", Q8_0, "-p", "x", "--backend", "abacus"),
-            ("-m", Q8_0, "-p", "x", "-ngl", "-1"),
+            ("-m", Q8_0, "-p", "x", "-ngl", "-2"),
             ("-m", Q8_0, "-p", "x", "-ts", "1,-1"),
             ("-m", Q8_0, "-p", "x", "--device-memory", "much"),
             ("-m", Q8_0, "-p", "x", "stray"),
@@ -48,18 +48,15 @@ class Usage(unittest.TestCase):
     def test_a_short_option_that_is_not_known_is_never_read_as_another_with_a_value(self):
         base = ("-m", Q8_0, "-p", "x")
         for arguments, word in (
-            (("-nkvo",), "-nkvo"),
-            (("-cb",), "-cb"),
-            (("-np", 4), "-np"),
+            (("-nkvo",), "-nkvo: the KV cache of a layer is on its device"),
+            (("-np", 4), "minim has no option -np; minim plan, minim-server has"),
             (("-pps",), "-pps"),
-            (("-mg", 0), "-mg"),
-            (("-bf", "file"), "-bf"),
-            (("-jf", "schema.json"), "-jf"),
+            (("-bf", "file"), "-bf: minim has no such option"),
+            (("-jk", "schema.json"), "the option -jk is not known"),
             (("-help",), "-help"),
             (("-n=5",), "-n=5"),
-            (("-fmoe",), "-fmoe"),
-            (("-hf", "owner/name"), "downloads nothing"),
-            (("--hf-repo=owner/name",), "downloads nothing"),
+            (("-mu", "https://example.org"), "downloads nothing"),
+            (("--hf-file=name",), "downloads nothing"),
             (("-no-cnv",), "--raw"),
             (("-md", "draft.gguf"), "draft"),
         ):
@@ -113,9 +110,10 @@ class Usage(unittest.TestCase):
             "inspect",
             "tokenize",
             "perplexity",
+            "plan",
         ):
             self.assertIn(option, done.stdout)
-        for command in ("devices", "inspect", "tokenize", "perplexity"):
+        for command in ("devices", "inspect", "tokenize", "perplexity", "plan", "options"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"minim {command}", done.stdout)

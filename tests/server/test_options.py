@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -22,7 +23,44 @@ class Options(unittest.TestCase):
         with Server(*flags) as server:
             self.assertEqual(len(server.get("/slots")[2]), 3)
             self.assertEqual(server.get("/v1/models")[2]["data"][0]["max_model_len"], 2048)
-            self.assertIn("--trust-remote-code has no meaning here", server.text())
+            text = server.text()
+            for flag in ("--trust-remote-code", "--jinja", "--tensor-parallel-size", "-fa"):
+                self.assertIn(f"{flag} has no effect: ", text)
+            self.assertIn("--device-memory has no effect: only the CPU is usable", text)
+
+    def test_defaults_of_requests(self):
+        with Server("--seed", 2**64 - 1, "--temp", 1.5, "-n", 7, "--draft-tokens", 4, "--dry-multiplier", 0.5, "--reasoning-budget", 0,
+                    "--chat-template-kwargs", '{"model_identity": "You are a lighthouse."}') as server:
+            first, again = (server.chat(HELLO) for _ in range(2))
+            self.assertEqual(first["choices"][0]["message"], again["choices"][0]["message"])
+            self.assertEqual(first["usage"]["completion_tokens"], 7)
+            rendered = server.ok("/apply-template", {"messages": HELLO})["prompt"]
+            self.assertIn("You are a lighthouse.", rendered)
+            self.assertTrue(rendered.endswith("</think>\n\n"))
+
+    def test_several_keys(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "keys")
+            file.write_text("# a comment\nfirst\n\nsecond\n")
+            with Server("--api-key", "one,two", "--api-key", "three", "--api-key-file", file) as server:
+                for key, status in (("one", 200), ("two", 200), ("three", 200), ("first", 200), ("second", 200), ("four", 401), ("", 401), ("one,two", 401)):
+                    self.assertEqual(server.get("/v1/models", headers={"Authorization": f"Bearer {key}"})[0], status, key)
+
+    def test_an_answer_and_a_connection_have_limits_of_their_own(self):
+        with Server("--answer-timeout", 1, "--timeout", 600) as server:
+            answer = server.chat(HELLO, max_tokens=100000, ignore_eos=True)
+            self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        with Server("--timeout", 1) as server:
+            answer = server.chat(HELLO, max_tokens=400, ignore_eos=True)
+            self.assertEqual(answer["usage"]["completion_tokens"], 400)
+
+    def test_options_from_the_environment_and_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "server.toml")
+            file.write_text('[minim-server]\nalias = "named"\nparallel = 2\n[minim]\nseed = 5\n')
+            with Server("--config", file, environment={"MINIM_MAX_NUM_SEQS": "3"}) as server:
+                self.assertEqual(server.get("/v1/models")[2]["data"][0]["id"], "named")
+                self.assertEqual(len(server.get("/slots")[2]), 3)
 
     def test_a_context_beyond_the_trained_one(self):
         with Server("-c", "6000") as server:
@@ -65,6 +103,26 @@ class Options(unittest.TestCase):
             done = run(*arguments)
             self.assertEqual(done.returncode, code, (arguments, done.stderr))
             self.assertIn("error: ", done.stderr)
+
+    def test_options_are_refused_by_their_own_names(self):
+        for arguments in (["--fits", "on"], ["-mqkw"], ["-cramm", "1"], ["-toto"], ["-bsx"], ["--slot-save-path", "x"], ["--kv-cache-dtype", "fp8"],
+                          ["--max-model-len", "130q"], ["-ctk", "q9"], ["--timeout", "soon"], ["--max-model-le", "5"], ["-md", "x"], ["--hide-reasoning"]):
+            done = run("-m", str(MODEL), *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertRegex(done.stderr, rf"error: .*{arguments[0]}\b")
+
+    def test_keys_and_values_have_formats_of_their_own(self):
+        def wanted(*flags):
+            """Returns the bytes of a KV cache that is too large for any machine."""
+            done = run("-m", str(MODEL), "--kv-tokens", "200000M", "--port", "0", *flags)
+            self.assertEqual(done.returncode, 1)
+            return int(re.search(r"(\d+) bytes", done.stderr)[1])
+
+        full, both, keys, values = wanted(), wanted("--kv", "q8_0"), wanted("-ctk", "q8_0"), wanted("--cache-type-v=q8_0")
+        self.assertEqual((keys, values), ((full + both) // 2,) * 2)
+        self.assertEqual(wanted("-ctk", "q8_0", "-ctv", "Q8_0"), both)
+        self.assertEqual(wanted("--kv-cache-dtype", "q8_0", "-ctv", "f16"), keys)
+        self.assertLess(wanted("-ctk", "q8_0", "-ctv", "q4_0"), both)
 
     def test_metrics_for_other_boards_and_pages_of_other_origins(self):
         with Server("--metrics-prefix", "vllm:", "--cors-origin", "https://example.org") as server:

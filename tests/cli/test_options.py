@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of options: what `minim options --json` lists is what both programs take, and nothing else is read as an option."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from support import Q8_0, ROOT, errors_of, run
+
+SERVER = os.environ.get("MINIM_SERVER", "")
+# A value for each kind of option; --version ends a program after its options were read.
+VALUES = {"integer": "1", "count": "2k", "seed": "18446744073709551615", "real": "1", "size": "1MiB", "part": "0.5", "numbers": "3,1", "text": "x"}
+OWN_VALUES = {"--chunk": "2", "-sc": '{"method": "ngram"}', "--chat-template-kwargs": "{}", "--json-schema-file": str(Q8_0), "--api-key-file": __file__}
+
+
+def table():
+    return json.loads(run("options").stdout)
+
+
+def run_command(command, *arguments, **settings):
+    """Runs a command of the table, 'minim chat' or 'minim-server'."""
+    environment = {**os.environ, **settings}
+    if command != "minim-server":
+        return run(*command.split()[1:], *arguments, env=environment)
+    return subprocess.run([SERVER, *arguments], capture_output=True, encoding="utf-8", timeout=60, env=environment, check=False)
+
+
+def value_of(row, name):
+    if row["kind"] == "choice":
+        return row["words"][0]
+    return OWN_VALUES.get(name) or OWN_VALUES.get(next((n for n in row["names"] if n in OWN_VALUES), ""), VALUES.get(row["kind"]))
+
+
+class Table(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.table = table()
+        cls.commands = {command for row in cls.table["options"] for command in row["commands"]}
+        if not SERVER:
+            cls.commands.discard("minim-server")
+
+    def test_every_command_takes_what_the_table_says_and_its_help_lists_it(self):
+        for command in sorted(self.commands):
+            rows = [row for row in self.table["options"] if command in row["commands"]]
+            words = run_command(command, "--help").stdout.replace(",", " ").split()
+            arguments = []
+            for row in rows:
+                for name in row["names"] + row["opposite"]:
+                    self.assertIn(name, words, (command, name))
+                    value = value_of(row, name)
+                    arguments += [name] if value is None else [name, value]
+            # --cpu-moe excludes --n-cpu-moe, --prompt excludes --file: one of each pair at a time.
+            for left_out in ({"--n-cpu-moe", "-ncmoe", "--file", "-f"}, {"--cpu-moe", "-cmoe", "--prompt", "-p"}):
+                kept, takes = [], False
+                for word in arguments:
+                    if word in left_out:
+                        takes = word not in ("--cpu-moe", "-cmoe")
+                        continue
+                    if not takes:
+                        kept.append(word)
+                    takes = False
+                done = run_command(command, *kept, "--version")
+                self.assertEqual((done.returncode, done.stdout[:6]), (0, "minim "), (command, done.stderr))
+
+    def test_an_option_of_another_command_is_refused_by_its_name(self):
+        foreign = {name for row in self.table["elsewhere"] for name in row["names"]}
+        for command in sorted(self.commands - {"minim options", "minim devices"}):
+            own = {name for row in self.table["options"] if command in row["commands"] for name in row["names"]}
+            others = {row["names"][-1] for row in self.table["options"]} - own - foreign
+            for name in sorted(others)[:6]:
+                done = run_command(command, name, "1")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(name, done.stderr)
+
+    def test_options_of_other_programs_have_no_effect_or_are_refused_each_with_the_reason(self):
+        command = "minim-server" if SERVER else "minim"
+        own = {name for row in self.table["options"] if command in row["commands"] for name in row["names"] + row["opposite"]}
+        allowed = []
+        for row in self.table["elsewhere"]:
+            names = [name for name in row["names"] if name not in own]
+            values = {"nothing": [], "one": ["7"], "optional": ["7"], "toggle": ["on"], "many": ["7", "8"]}[row["takes"]]
+            if not row["refused"]:
+                allowed += [(name, row["reason"], values) for name in names]
+                continue
+            for name in names[:1]:
+                done = run_command(command, "-m", str(Q8_0), name, *values)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), name)
+                self.assertIn(f"{name}: {row['reason']}", done.stderr)
+        arguments = [word for name, _, values in allowed for word in (name, *values)]
+        done = run_command(command, "-m", "/nothing.gguf", *(("-p", "x") if command == "minim" else ()), *arguments)
+        self.assertEqual(done.returncode, 1, done.stderr[-300:])  # all options are read, then there is no model
+        lines = done.stderr.splitlines()
+        for name, reason, _ in allowed:
+            self.assertTrue(any(f" {name} has no effect: {reason}" in line for line in lines), name)
+
+    def test_a_name_is_in_the_table_once(self):
+        seen = {}
+        for row in self.table["options"]:
+            for name in row["names"] + row["opposite"]:
+                for command in row["commands"]:
+                    self.assertNotIn((name, command), seen)
+                    seen[name, command] = row
+        foreign = [name for row in self.table["elsewhere"] for name in row["names"]]
+        self.assertEqual(len(foreign), len(set(foreign)))
+
+
+class Reading(unittest.TestCase):
+    ask = ("-m", Q8_0, "-p", "hi", "-n", 2, "--temp", 0)
+
+    def refused(self, *arguments):
+        done = run(*self.ask, *arguments)
+        self.assertEqual((done.returncode, done.stdout, len(errors_of(done))), (2, "", 1), arguments)
+        return done.stderr
+
+    def test_unknown_options_are_refused_by_their_own_name_with_the_nearest_one(self):
+        for name, rest, near in (("--fits", ["on"], "--fit"), ("--max-model-lem", ["5"], "--max-model-len"), ("--thread", [], "--threads"),
+                                 ("-mqkw", [], ""), ("-nglx", ["5"], ""), ("--frobnicate", ["5"], ""), ("-xyz", ["a"], ""),
+                                 ("--frobnicate=5", [], "")):
+            error = self.refused(name, *rest)
+            self.assertIn(f"the option {name.split('=')[0]} is not known", error)
+            self.assertIn(f"did you mean {near}" if near else "", error)
+
+    def test_abbreviations_are_not_accepted_and_underscores_are_hyphens(self):
+        self.assertIn("--ctx", self.refused("--ctx", 512))
+        self.assertIn("--top_", self.refused("--top_", 5))
+        self.assertEqual(run(*self.ask, "--ctx_size", 512).returncode, 0)
+        self.assertIn("--enable_expert_parallel has no effect", run(*self.ask, "--enable_expert_parallel").stderr)
+        self.assertIn("--mm_proj", self.refused("--mm_proj", "x"))
+
+    def test_an_empty_value_is_a_value(self):
+        apart, together = (run(*self.ask, *words) for words in (("--system", ""), ("--system=",)))
+        self.assertEqual((apart.returncode, apart.stdout), (together.returncode, together.stdout))
+        self.assertEqual(run("-m", Q8_0, "--prompt=", "--raw", "-n", 2).stdout, run("-m", Q8_0, "--prompt", "", "--raw", "-n", 2).stdout)
+        for option in ("--ctx-size=", "--temp=", "--kv=", "--seed=", "--tensor-split="):
+            self.assertIn(option[:-1], self.refused(option, 5))
+
+    def test_a_value_is_never_another_option(self):
+        self.assertIn("--packed-file: its value is missing: --mmap is an option", self.refused("--packed-file", "--mmap"))
+        self.assertIn("--log-file: its value is missing", self.refused("--log-file"))
+        self.assertEqual(run("-m", Q8_0, "-n", 2, "-p", "--raw").returncode, 0)
+
+    def test_numbers_as_other_programs_write_them(self):
+        for words in (("-c", "1k"), ("--max-model-len", "1K"), ("-c", "0.5k"), ("-ngl", "all"), ("-ngl", "auto"), ("-ngl", -1), ("-t", -1), ("-tb", -1),
+                      ("--top-k", -1), ("-n2", "-c512"), ("--reasoning-budget", -1)):
+            self.assertEqual(run(*self.ask, *words).returncode, 0, words)
+        self.assertIn(" of 1024\n", run(*self.ask, "-c", "1K").stderr)
+        self.assertIn(" of 1000\n", run(*self.ask, "-c", "1k").stderr)
+        for words in (("-c", "1.0001K5"), ("-c", "-1"), ("-c", "99999999999999999999"), ("-ngl", "some"), ("-ngl", -2), ("--temp", "nan"), ("-c", "1x")):
+            self.assertIn(words[0], self.refused(*words))
+
+    def test_a_seed_that_is_printed_is_taken(self):
+        for seed in (0, 42, 2**63 - 1, 2**63, 2**64 - 1):
+            done = run("-m", Q8_0, "-p", "hi", "-n", 4, "--temp", 2, "--seed", seed)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"seed {seed},", done.stderr)
+        for seed in (2**64, "x", "1.5"):
+            self.assertIn("--seed", self.refused("--seed", seed))
+
+    def test_no_thought_with_a_budget_of_zero(self):
+        done = run("-m", Q8_0, "-p", "What is the capital of France?", "--temp", 0, "--reasoning-budget", 0, "-n", 40)
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("</think>", done.stdout)
+        self.assertEqual(run("-m", Q8_0, "-p", "What is the capital of France?", "--temp", 0, "-rea", "off", "-n", 40).stdout, done.stdout)
+
+    def test_draft_tokens_change_no_text(self):
+        ask = ("-m", Q8_0, "-p", "Tell me a story.", "-n", 60, "--temp", 0)
+        plain = run(*ask).stdout
+        for words in (("--draft-tokens", 4), ("--spec-type", "ngram-simple"), ("--draft-max", 3),
+                      ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 5}')):
+            self.assertEqual(run(*ask, *words).stdout, plain, words)
+        for words in (("--spec-type", "draft-mtp"), ("--speculative-config", '{"method": "eagle"}'), ("-md", "x.gguf")):
+            self.assertIn(words[0], self.refused(*words))
+
+    def test_a_file_of_another_method_of_quantisation_is_refused(self):
+        self.assertEqual(run(*self.ask, "--quantization", "gguf").returncode, 0)
+        done = run(*self.ask, "--quantization", "fp8")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--quantization: the checkpoint is not 'fp8' but 'gguf'", done.stderr)
+
+    def test_another_chat_template_is_refused(self):
+        done = run(*self.ask, "--chat-template", "{{ messages }}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--chat-template: it is not the checkpoint's own", done.stderr)
+        self.assertIn("neither a file nor a template", run(*self.ask, "--chat-template", "chatml").stderr)
+
+
+class Places(unittest.TestCase):
+    """The command line counts before the environment, the environment before the file."""
+
+    def ask(self, *arguments, **settings):
+        """Returns the summary of an answer."""
+        done = run("-m", Q8_0, "-p", "hi", "-n", 2, *arguments, env={**os.environ, **settings})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
+
+    def size(self, *arguments, **settings):
+        return int(self.ask(*arguments, **settings).split("context ")[1].split(" of ")[1].split()[0])
+
+    def test_which_place_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "minim.toml")
+            file.write_text("# a comment\nctx-size = 512  # tokens\n[minim-server]\nport = 1\n[minim]\nseed = 7\n")
+            self.assertEqual(self.size("--config", file), 512)
+            self.assertIn("seed 7,", self.ask("--config", file))
+            self.assertEqual(self.size(MINIM_CONFIG=str(file)), 512)
+            self.assertEqual(self.size("--config", file, MINIM_CTX_SIZE="600"), 600)
+            self.assertEqual(self.size("--config", file, "-c", 700, MINIM_CTX_SIZE="600"), 700)
+            self.assertEqual(self.size(MINIM_MAX_MODEL_LEN="1K"), 1024)
+            self.assertEqual(self.size(MINIM_CTX_SIZE=""), 4096)
+
+    def test_what_is_wrong_is_named_with_its_place(self):
+        for text, why in (("ctx-sise = 5\n", ":1: ctx-sise is not known; did you mean ctx-size?"), ("\n\nctx_size = five\n", ":3: ctx-size: 'five'"),
+                          ("lora = a\n", ":1: lora: minim takes no adapters"), ("[nothing]\n", ":1: there is no program or command 'nothing'"),
+                          ("words\n", ":1: 'words' is not of the form"), ('system = "a\n', ":1: a text is not closed"),
+                          ("tensor-split = [1, 2\n", ":1: the list is not closed"), ("[minim-server]\nbad = 1\n", ":2: bad is not known")):
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder, "c.ini")
+                file.write_text(text)
+                done = run("-m", Q8_0, "-p", "hi", "--config", file)
+                self.assertEqual(done.returncode, 2, text)
+                self.assertIn(f"{file}{why}", done.stderr)
+        self.assertIn("--config: the file '/nothing' cannot be read", run("-m", Q8_0, "-p", "x", "--config", "/nothing").stderr)
+        done = run("-m", Q8_0, "-p", "x", env={**os.environ, "MINIM_CTX_SIZE": "five"})
+        self.assertIn("MINIM_CTX_SIZE: 'five' is not", done.stderr)
+
+    def test_what_has_no_effect_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "c.ini")
+            file.write_text("port = 5\njinja = true\nmmap = false\nsystem = 'a\\b'\n")
+            done = run("-m", Q8_0, "-p", "hi", "-n", 1, "--config", file, env={**os.environ, "LLAMA_ARG_CTX_SIZE": "5"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in (f"{file}:1: port has no effect: minim has no such option", f"{file}:2: jinja has no effect",
+                     "LLAMA_ARG_CTX_SIZE has no effect: variables of minim begin with MINIM_, as MINIM_CTX_SIZE"):
+            self.assertIn(f"minim: note: {line}", done.stderr)
+
+
+class Published(unittest.TestCase):
+    """Command lines as they are published for other programs, without the program's name."""
+
+    def test_all_are_read_and_each_option_that_does_nothing_is_named(self):
+        commands = json.loads((ROOT / "tests/data/published_commands.json").read_text(encoding="utf-8"))
+        for command in commands:
+            if command["program"] == "minim-server" and not SERVER:
+                continue
+            with self.subTest(command["from"]):
+                words = [str(Q8_0) if word == "MODEL" else word for word in command["arguments"]]
+                done = run_command(command["program"], *words, "--version")
+                if command["refused"]:
+                    self.assertEqual(done.returncode, 2)
+                    self.assertIn(command["refused"], done.stderr)
+                    continue
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
