@@ -23,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests/bench/results"
@@ -203,15 +204,17 @@ def recipes_page(minim):
                       table(columns, [row for _, row in recipes]), *(section for section, _ in recipes)])
 
 
-def option_rows(rows):
-    lines = []
-    for row in rows:
-        names = ", ".join(f"`{name}`" for name in row["names"] + row["opposite"])
-        value = f" {row['value']}" if row["value"] else ""
-        meaning = row["help"].replace("|", "\\|")
-        commands = ", ".join(command.removeprefix("minim ") for command in row["commands"])
-        lines.append([names + value, row["default"] or "-", commands, meaning])
-    return table(["option", "default", "commands", "meaning"], lines)
+def wrapped(text):
+    """Returns a paragraph in lines of at most 140 characters."""
+    return "\n".join(textwrap.wrap(text, 140, break_long_words=False, break_on_hyphens=False))
+
+
+def option_text(row):
+    names = ", ".join(f"`{name}`" for name in row["names"] + row["opposite"])
+    value = f" {row['value']}" if row["value"] else ""
+    default = f" Default: {row['default']}." if row["default"] else ""
+    commands = ", ".join(command.removeprefix("minim ") for command in row["commands"])
+    return wrapped(f"- {names}{value}: {row['help']}.{default} Of {commands}.")
 
 
 def options_page(minim):
@@ -225,15 +228,15 @@ def options_page(minim):
             "Counts of tokens may end in k (1000), K (1024), m, M, g or G, as in vLLM: `130k`. Sizes are 4GiB, 512M (of 1024) or 4GB (of 1000).\n"]
     for section in dict.fromkeys(row["section"] for row in made["options"]):
         rows = [row for row in made["options"] if row["section"] == section]
-        page += [f"## {section}\n", option_rows(rows)]
+        page += [f"## {section}\n", "\n".join(option_text(row) for row in rows) + "\n"]
     for refused, heading in ((False, "Options of other programs without effect"), (True, "Options of other programs that are refused")):
         reasons = {}
-        for row in made["elsewhere"]:
+        for row in made["of_others"]:
             if row["refused"] == refused:
                 reasons.setdefault(row["reason"], []).extend(row["names"])
         page += [f"## {heading}\n", "Of llama.cpp, ik_llama.cpp, vLLM and SGLang.\n" if not refused else
                  "With the values 0, -1, none, off or false they ask for nothing, and have no effect.\n",
-                 table(["why", "options"], [[reason.replace("|", "\\|"), ", ".join(f"`{name}`" for name in names)] for reason, names in reasons.items()])]
+                 *(wrapped(f"{reason[0].upper()}{reason[1:]}: " + ", ".join(f"`{name}`" for name in names)) + "\n" for reason, names in reasons.items())]
     return "\n".join(page)
 
 

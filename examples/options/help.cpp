@@ -151,16 +151,16 @@ std::string options_json() {
     Json options = Json::array();
     for (const Section& section : sections())
         for (const Row& row : section.rows) options.push_back(json_of(section, row));
-    Json elsewhere = Json::array();
+    Json of_others = Json::array();
     for (const Foreign& foreign : foreign_options()) {
         Json names = Json::array();
         for_each_name(foreign.names, [&](std::string_view name) { names.push_back(name); });
-        elsewhere.push_back({{"refused", foreign.is_refused},
+        of_others.push_back({{"refused", foreign.is_refused},
                              {"takes", k_takes[static_cast<size_t>(foreign.takes)]},
                              {"reason", foreign.reason},
                              {"names", names}});
     }
-    return Json({{"options", options}, {"elsewhere", elsewhere}}).dump(1) + "\n";
+    return Json({{"options", options}, {"of_others", of_others}}).dump(1) + "\n";
 }
 
 }  // namespace program

@@ -11,7 +11,7 @@ namespace program {
 // What --help prints.
 std::string help(Command command);
 
-// The whole table as JSON: {"options": [...], "elsewhere": [...]}.
+// The whole table as JSON: {"options": [...], "of_others": [...]}.
 std::string options_json();
 
 }  // namespace program

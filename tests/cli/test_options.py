@@ -66,7 +66,7 @@ class Table(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout[:6]), (0, "minim "), (command, done.stderr))
 
     def test_an_option_of_another_command_is_refused_by_its_name(self):
-        foreign = {name for row in self.table["elsewhere"] for name in row["names"]}
+        foreign = {name for row in self.table["of_others"] for name in row["names"]}
         for command in sorted(self.commands - {"minim options", "minim devices"}):
             own = {name for row in self.table["options"] if command in row["commands"] for name in row["names"]}
             others = {row["names"][-1] for row in self.table["options"]} - own - foreign
@@ -79,7 +79,7 @@ class Table(unittest.TestCase):
         command = "minim-server" if SERVER else "minim"
         own = {name for row in self.table["options"] if command in row["commands"] for name in row["names"] + row["opposite"]}
         allowed = []
-        for row in self.table["elsewhere"]:
+        for row in self.table["of_others"]:
             names = [name for name in row["names"] if name not in own]
             values = {"nothing": [], "one": ["7"], "optional": ["7"], "toggle": ["on"], "many": ["7", "8"]}[row["takes"]]
             if not row["refused"]:
@@ -103,7 +103,7 @@ class Table(unittest.TestCase):
                 for command in row["commands"]:
                     self.assertNotIn((name, command), seen)
                     seen[name, command] = row
-        foreign = [name for row in self.table["elsewhere"] for name in row["names"]]
+        foreign = [name for row in self.table["of_others"] for name in row["names"]]
         self.assertEqual(len(foreign), len(set(foreign)))
 
 

@@ -39,7 +39,7 @@ struct Expected {
 
 struct Names {
     std::map<std::string, const Row*> own;
-    std::map<std::string, const Foreign*> elsewhere;
+    std::map<std::string, const Foreign*> of_others;
     std::set<std::string> of_other_commands;
 };
 
@@ -62,7 +62,7 @@ const Names& names_of(Command command) {
     }
     for (const Foreign& foreign : program::foreign_options())
         program::for_each_name(foreign.names, [&](std::string_view name) {
-            names.elsewhere.emplace(std::string(name), &foreign);
+            names.of_others.emplace(std::string(name), &foreign);
         });
     return names;
 }
@@ -78,10 +78,10 @@ std::string bare_name(const std::string& word) {
     return name;
 }
 
-const Foreign* elsewhere(const Names& names, const std::string& name) {
+const Foreign* of_others(const Names& names, const std::string& name) {
     const auto find = [&](const std::string& one) {
-        const auto found = names.elsewhere.find(one);
-        return found == names.elsewhere.end() ? nullptr : found->second;
+        const auto found = names.of_others.find(one);
+        return found == names.of_others.end() ? nullptr : found->second;
     };
     if (const Foreign* foreign = find(name)) return foreign;
     if (name.starts_with("--") && name.find('.') != std::string::npos)
@@ -118,7 +118,7 @@ Expected expect(Command command, const Words& words) {
         const size_t sign = word.starts_with("--") ? word.find('=') : std::string::npos;
         bool has_value = sign != std::string::npos;
         std::string value = has_value ? word.substr(sign + 1) : "";
-        const bool is_known = names.own.contains(name) || elsewhere(names, name) != nullptr ||
+        const bool is_known = names.own.contains(name) || of_others(names, name) != nullptr ||
                               names.of_other_commands.contains(name);
         const size_t digits = word.size() > 2 && word[2] == '-' ? 3 : 2;
         if (!is_known && word.size() > digits && std::string("bcnt").find(word[1]) != std::string::npos &&
@@ -128,7 +128,7 @@ Expected expect(Command command, const Words& words) {
             has_value = true;
         }
         const auto own = names.own.find(name);
-        const Foreign* foreign = own == names.own.end() ? elsewhere(names, name) : nullptr;
+        const Foreign* foreign = own == names.own.end() ? of_others(names, name) : nullptr;
         if (own == names.own.end() && foreign == nullptr) {
             expected.refused = name;
             return expected;
@@ -139,7 +139,7 @@ Expected expect(Command command, const Words& words) {
             const bool takes_any = row != nullptr && row->type.takes_any;
             const bool next_is_option = i + 1 < words.size() && is_option(words[i + 1]) &&
                                         (names.own.contains(bare_name(words[i + 1])) ||
-                                         elsewhere(names, bare_name(words[i + 1])) != nullptr);
+                                         of_others(names, bare_name(words[i + 1])) != nullptr);
             if (i + 1 == words.size() || (next_is_option && !takes_any)) {
                 expected.refused = name;
                 return expected;
@@ -166,7 +166,7 @@ Expected expect(Command command, const Words& words) {
                !is_option(words[i + 1]))
             ++i;
         static const std::set<std::string> k_nothing = {"0", "0.0", "-1", "-1.0", "none", "off", "false"};
-        const bool is_opposite = names.elsewhere.count(name) == 0 && name.starts_with("--no-");
+        const bool is_opposite = names.of_others.count(name) == 0 && name.starts_with("--no-");
         const bool asks_nothing =
             is_opposite || (wants_one && (k_nothing.contains(value) || (name == "--nnodes" && value == "1")));
         if (foreign->is_refused && !asks_nothing) {
@@ -214,7 +214,7 @@ void check(Command command, const Words& words) {
     }
     minim::fuzz::require(expected.refused.empty(), "what is not known, refused or without value is not read");
     minim::fuzz::require(reading.positional == expected.positional, "no value is an argument of its own");
-    minim::fuzz::require(reading.given.size() == expected.given.size(), "no option is dropped or made up");
+    minim::fuzz::require(reading.given.size() == expected.given.size(), "no option is dropped or added");
     for (size_t i = 0; i < expected.given.size(); ++i) {
         const auto& [row, value] = expected.given[i];
         minim::fuzz::require(reading.given[i].row == row, "no option is read as another one");
@@ -236,7 +236,7 @@ const Words& known_names() {
         std::set<std::string> names;
         for (const Command command : {Command::generate, Command::server}) {
             for (const auto& [name, row] : names_of(command).own) names.insert(name);
-            for (const auto& [name, row] : names_of(command).elsewhere) names.insert(name);
+            for (const auto& [name, row] : names_of(command).of_others) names.insert(name);
         }
         return Words(names.begin(), names.end());
     }();

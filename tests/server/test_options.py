@@ -57,10 +57,11 @@ class Options(unittest.TestCase):
     def test_options_from_the_environment_and_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "server.toml")
-            file.write_text('[minim-server]\nalias = "named"\nparallel = 2\n[minim]\nseed = 5\n')
-            with Server("--config", file, environment={"MINIM_MAX_NUM_SEQS": "3"}) as server:
-                self.assertEqual(server.get("/v1/models")[2]["data"][0]["id"], "named")
-                self.assertEqual(len(server.get("/slots")[2]), 3)
+            file.write_text('[minim-server]\nalias = "named"\napi-key = ["a", "b"]\n[minim]\nseed = 5\n')
+            for settings, name in (({}, "named"), ({"MINIM_ALIAS": "other"}, "other")):
+                with Server("--config", file, environment=settings) as server:
+                    models = server.get("/v1/models", headers={"x-api-key": "b"})[2]
+                    self.assertEqual(models["data"][0]["id"], name)
 
     def test_a_context_beyond_the_trained_one(self):
         with Server("-c", "6000") as server:
