@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
             cli::flush_output();
             return 0;
         }
+        cli::open_log(options->log_file);
         for (const std::string& note : options->notes)
             cli::print_note(fmt::format("minim: note: {}\n", cli::printable(note)));
         return run(with_texts_checked(*options));

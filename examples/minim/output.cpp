@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -29,6 +32,17 @@ void print(std::string_view text) {
 
 void flush_output() {
     if (std::fflush(stdout) != 0) fail_output();
+}
+
+void open_log(const std::string& path) {
+    if (path.empty()) return;
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    if (descriptor < 0 || dup2(descriptor, STDERR_FILENO) < 0) {
+        const int os_code = errno;
+        fail(MINIM_E_IO, fmt::format("--log-file: cannot open '{}': {}", path, std::strerror(os_code)),
+             os_code);
+    }
+    close(descriptor);
 }
 
 void print_note(std::string_view text) {

@@ -14,6 +14,9 @@ namespace cli {
 void print(std::string_view text);
 void flush_output();
 
+// Makes standard error write to a file, at its end. "" changes nothing. Throws minim::Exception with status IO.
+void open_log(const std::string& path);
+
 // Prints to standard error. Failures to write there are ignored.
 void print_note(std::string_view text);
 

@@ -3,17 +3,13 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
+#include <limits>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "minim/minim.hpp"
-#include "options/checkpoint_facts.h"
 #include "options/find_model.h"
 #include "options/open_model.h"
 #include "output.h"
@@ -51,18 +47,6 @@ void print_plan(const json& plan) {
             print(fmt::format("  {:15} {:8.3f} ms a token\n", name, 1e3 * seconds.get<double>()));
 }
 
-// Returns the rules for experts on the host: those of -ot, --cpu-moe or --n-cpu-moe.
-std::string expert_rules(const minim::Runtime& runtime, const std::string& path, const Options& options) {
-    if (options.cpu_moe) return "exps=CPU";
-    if (options.n_cpu_moe == 0) return program::joined_overrides(options);
-    const int64_t n_layers = program::checkpoint_facts(runtime, path).n_layers;
-    const int64_t n = std::min(std::abs(options.n_cpu_moe), n_layers);
-    std::vector<int64_t> layers(static_cast<size_t>(n));
-    std::iota(layers.begin(), layers.end(), options.n_cpu_moe > 0 ? 0 : n_layers - n);
-    const std::string rule = fmt::format("blk\\.({})\\..*exps=CPU", fmt::join(layers, "|"));
-    return options.overrides.empty() ? rule : rule + "," + program::joined_overrides(options);
-}
-
 }  // namespace
 
 void plan(const Options& options) {
@@ -70,9 +54,6 @@ void plan(const Options& options) {
     // Without --device, the plan uses the machine's own devices. Only a host program can ask for an empty list.
     if (!options.plan_devices.empty()) plan.devices = options.plan_devices;
     if (options.n_gpu_layers == 0) plan.devices.emplace();
-    if (options.n_gpu_layers > 0 || options.expert_cache > 0)
-        throw UsageError(options.n_gpu_layers > 0 ? "-ngl: a plan puts all layers or none (0) on the devices"
-                                                  : "--expert-cache: a plan chooses the size of the cache");
     plan.host = options.plan_host;
     plan.n_context = options.n_context;
     plan.n_sequences = static_cast<int32_t>(options.n_parallel);
@@ -80,11 +61,14 @@ void plan(const Options& options) {
     plan.k_format = options.k_format;
     plan.v_format = options.v_format;
     plan.split = options.tensor_split;
+    plan.overrides = program::joined_overrides(options);
+    plan.n_device_layers = std::max(options.n_gpu_layers, 0);
+    plan.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
+    plan.expert_cache_bytes = options.expert_cache;
     minim::RuntimeOptions runtime_options;
     runtime_options.n_threads = options.n_threads;
     const minim::Runtime runtime(runtime_options);
     const std::string path = program::find_model_or_keep(options.model);
-    plan.overrides = expert_rules(runtime, path, options);
     const std::string text = minim::plan(runtime, path, plan);
     if (options.prints_json) return print(text + "\n");
     print_plan(json::parse(text));

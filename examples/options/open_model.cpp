@@ -118,7 +118,8 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, const
     const bool is_engine = room.n_requests > 0;
     if (options.fit_context > 0 || (room.n_context == 0 && !is_engine)) return;
     if (says_nothing) model.expert_cache_bytes = MINIM_EXPERT_CACHE_ROOM;
-    if (is_engine || says_nothing || options.expert_cache == MINIM_EXPERT_CACHE_ROOM) model.fit_context = room.n_context;
+    if (is_engine || says_nothing || options.expert_cache == MINIM_EXPERT_CACHE_ROOM)
+        model.fit_context = room.n_context;
     model.fit_requests = room.n_requests;
 }
 
@@ -139,7 +140,8 @@ minim::RuntimeOptions runtime_options(const Options& options) {
 }
 
 minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& options,
-                                  const std::string& path, const Room& room, std::vector<std::string>& notes) {
+                                  const std::string& path, const Room& room,
+                                  std::vector<std::string>& notes) {
     if (!options.quantization.empty()) check_quantization(path, options.quantization);
     if (!options.chat_template.empty()) check_chat_template(runtime, path, options.chat_template);
     minim::ModelOptions model;

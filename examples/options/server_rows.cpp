@@ -92,7 +92,9 @@ constexpr Row k_rows[] = {
     {"--api-key-file", "", text("FILE"), k_server, "", "the same, from a file with one key on each line",
      read_keys},
     {"-c --ctx-size --max-model-len --context-length", "", count("N", 0, k_longest_context, k_chosen),
-     k_server, "0", "tokens of one request, prompt and answer; 0: the longest that fits, at most the context that the model was trained for",
+     k_server, "0",
+     "tokens of one request, prompt and answer; 0: the longest that fits, at most the context that the model "
+     "was trained for",
      set<&Options::n_context>},
     {"-np --parallel --max-num-seqs --max-running-requests", "", integer("N", 1, 4096, k_chosen),
      k_server | k_plan, "16, or fewer if memory is short; of a plan 1",
@@ -124,7 +126,8 @@ constexpr Row k_rows[] = {
      "the model writes it",
      set<&Options::reasoning>},
     {"--reasoning-field", "", choice("NAME", k_fields), k_server, "both",
-     "the field of a chat's thoughts: reasoning_content (llama.cpp, older vLLM), reasoning (newer vLLM), or both",
+     "the field of a chat's thoughts: reasoning_content (llama.cpp, older vLLM), reasoning (newer vLLM), or "
+     "both",
      set_reasoning_field},
     {"--remember-reasoning", "--no-remember-reasoning", flag(), k_server, "on",
      "restore reasoning that a client drops from a turn with tool calls", set<&Options::remembers_reasoning>},

@@ -3,6 +3,7 @@
 // Exit codes: 0 ended by SIGTERM or SIGINT, 1 an error, 2 a command line that cannot be understood.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -43,6 +44,9 @@ void serve(const server::Options& options) {
                                    serving.info.placement, serving.n_context, serving.n_slots, options.host,
                                    service.port()));
     loop.run();
+    const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
+    if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))
+        serving.model.save_expert_profile(options.expert_profile);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ Service::Service(EventLoop& loop, Serving& serving)
       scheduler_(loop, serving.engine, static_cast<size_t>(serving.n_slots),
                  static_cast<size_t>(serving.options.n_queue)),
       metrics_(serving.name),
-      hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_key.empty()),
+      hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_keys.empty()),
       http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
             [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }),
       workers_(n_workers()) {

@@ -165,6 +165,16 @@ class Reading(unittest.TestCase):
         self.assertNotIn("</think>", done.stdout)
         self.assertEqual(run("-m", Q8_0, "-p", "What is the capital of France?", "--temp", 0, "-rea", "off", "-n", 40).stdout, done.stdout)
 
+    def test_a_log_file_has_what_standard_error_would_have(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "log")
+            done = run(*self.ask, "--jinja", "--log-file", file)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("--jinja has no effect", file.read_text())
+            self.assertIn("tokens/s", file.read_text())
+            done = run(*self.ask, "--log-file", folder)
+            self.assertIn(f"--log-file: cannot open '{folder}'", errors_of(done)[0])
+
     def test_draft_tokens_change_no_text(self):
         ask = ("-m", Q8_0, "-p", "Tell me a story.", "-n", 60, "--temp", 0)
         plain = run(*ask).stdout
@@ -185,6 +195,30 @@ class Reading(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--chat-template: it is not the checkpoint's own", done.stderr)
         self.assertIn("neither a file nor a template", run(*self.ask, "--chat-template", "chatml").stderr)
+
+
+class Plan(unittest.TestCase):
+    """`minim plan` has the options that place layers and experts."""
+
+    def plan(self, *arguments):
+        done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "cuda:0=1GiB,100GB/s", "--host", "4GiB,50GB/s", "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = json.loads(done.stdout)
+        return made["devices"][0]["n_layers"], made["devices"][0]["n_experts"]
+
+    def test_where_layers_and_experts_go(self):
+        layers, experts = self.plan()
+        self.assertEqual(layers, 3)
+        self.assertEqual(self.plan("-ngl", "all"), (layers, experts))
+        self.assertEqual(self.plan("-ngl", 2)[0], 2)
+        for words in (("--cpu-moe",), ("-ot", "exps=CPU"), ("-ncmoe", 3), ("-ncmoe", 99)):
+            self.assertEqual(self.plan(*words), (3, 0), words)
+        for n in (1, -1):
+            self.assertEqual(self.plan("--n-cpu-moe", n), (3, experts * 2 // 3))
+
+    def test_names_of_cards(self):
+        done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "RTX 3090", "--host", "4GiB,50GB/s", "--json")
+        self.assertEqual(json.loads(done.stdout)["devices"][0]["name"], "cuda:0")
 
 
 class Places(unittest.TestCase):
