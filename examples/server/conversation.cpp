@@ -110,7 +110,8 @@ std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools
         return serving.constraints.of_tools(tools, "", !conversation.parallel_calls,
                                             prompt.format.starts_in_reasoning, /*optional=*/true);
     } catch (const minim::Exception& error) {
-        note_once(error.what(), fmt::format("tool calls are not constrained: {}", error.what()));
+        note_once(fmt::format("tools {}", error.what()),
+                  fmt::format("tool calls are not constrained: {}", error.what()));
         return nullptr;
     }
 }
@@ -219,6 +220,9 @@ std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, boo
         return serving.constraints.of_rule(rule, after_reasoning);
     } catch (const minim::Exception& error) {
         refuse(error, rule.field.c_str());
+    } catch (const ApiError& error) {
+        throw ApiError{error.status, fmt::format("{}: {}", rule.field, error.message), rule.field,
+                       error.code};
     }
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <system_error>
@@ -68,13 +69,14 @@ void write_plain(std::string_view line) {
 }
 
 void note_once(const std::string& key, std::string_view line) {
-    constexpr size_t k_most_keys = 500;
+    constexpr size_t k_most = 100;  // of each kind
     constexpr size_t k_longest_key = 200;
     static std::mutex mutex;
-    static std::unordered_set<std::string> known;
+    static std::map<std::string, std::unordered_set<std::string>> known;  // by kind
     {
         const std::lock_guard lock(mutex);
-        if (known.size() >= k_most_keys || !known.insert(key.substr(0, k_longest_key)).second) return;
+        std::unordered_set<std::string>& keys = known[key.substr(0, key.find(' ')).substr(0, k_longest_key)];
+        if (keys.size() >= k_most || !keys.insert(key.substr(0, k_longest_key)).second) return;
     }
     write_note(line);
 }

@@ -16,7 +16,8 @@ void write_note(std::string_view line);
 // Writes "minim-server: LINE": what a person at a terminal reads before the server serves.
 void write_plain(std::string_view line);
 
-// Writes a note the first time that it is called with this key, for a bounded number of keys. Any thread.
+// Writes a note the first time that it is called with this key. The word before the key's first space is its kind, from a fixed
+// list: at most 100 keys of each kind are written, so that requests cannot fill the log. Any thread.
 void note_once(const std::string& key, std::string_view line);
 
 }  // namespace server

@@ -139,18 +139,18 @@ class Sampling(unittest.TestCase):
             self.assertEqual(log.count(f"'{name}'"), 1, log)
 
     def test_an_unknown_field_cannot_fill_the_log(self):
-        for i in range(12):
-            self.server.ok(CHAT, body_of(CHAT, max_tokens=1, **{f"field_{i}_{j}": 1 for j in range(60)}))
-        self.assertLess(self.server.text().count("is not known"), 550)
+        with Server() as server:
+            for i in range(3):
+                server.ok(CHAT, body_of(CHAT, max_tokens=1, **{f"field_{i}_{j}": 1 for j in range(60)}))
+            self.assertEqual(server.text().count("is not known"), 100)
 
     def test_allowed_and_forbidden_tokens(self):
         allowed = self.ids_of(" 7")
         answer = self.complete(allowed_token_ids=allowed, return_token_ids=True)
         self.assertEqual(set(answer["token_ids"]), set(allowed))
-        first = self.complete(max_tokens=1, return_token_ids=True)
-        word = first["text"].strip()
-        self.assertEqual(len(self.ids_of(word)), 1)
-        self.assertFalse(self.complete(max_tokens=1, bad_words=[word])["text"].strip() == word)
+        words = [word for word in self.complete()["text"].split() if len(self.ids_of(word)) == 1]
+        self.assertTrue(words)
+        self.assertNotIn(words[0], self.complete(bad_words=[words[0]])["text"].split())
         for fields, name in (({"bad_words": ["a word of many tokens"]}, "bad_words"), ({"bad_words": [5]}, "bad_words"), ({"bad_words": "x"}, "bad_words"),
                              ({"allowed_token_ids": []}, "allowed_token_ids"), ({"allowed_token_ids": [10**6]}, "allowed_token_ids"),
                              ({"stop_token_ids": ["5"]}, "stop_token_ids"), ({"stop_token_ids": [-1]}, "stop_token_ids")):
@@ -340,7 +340,7 @@ class Choices(unittest.TestCase):
         self.assertEqual(json.loads("".join(d["arguments"] for d in deltas)), {"city": "Paris"})
         turns = [*PARIS, {"role": "assistant", "content": None, "function_call": whole["message"]["function_call"]},
                  {"role": "function", "name": "get_weather", "content": '{"temperature": 27, "condition": "sunny"}'}]
-        answer = self.server.chat(turns, functions=functions, function_call="none")["choices"][0]["message"]
+        answer = self.server.chat(turns, functions=functions)["choices"][0]["message"]
         self.assertIn("27", answer["content"])
         named = self.server.chat(PARIS, functions=functions, function_call={"name": "calculator"}, max_tokens=300)["choices"][0]["message"]
         self.assertEqual(named["function_call"]["name"], "calculator")
