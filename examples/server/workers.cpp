@@ -7,7 +7,9 @@
 namespace server {
 
 Workers::Workers(size_t n_threads) {
-    for (size_t i = 0; i < n_threads; ++i) threads_.emplace_back([this] { run(); });
+    static constexpr std::chrono::milliseconds k_patience{20};
+    for (size_t i = 0; i < n_threads; ++i)
+        threads_.emplace_back([this, i] { run(i == 0 ? Clock::duration{} : Clock::duration{k_patience}); });
 }
 
 Workers::~Workers() {
@@ -22,9 +24,9 @@ Workers::~Workers() {
 void Workers::post(std::function<void()> task, std::shared_ptr<const ClientState> client) {
     {
         const std::lock_guard lock(mutex_);
-        tasks_.push_back({std::move(task), std::move(client)});
+        tasks_.push_back({std::move(task), std::move(client), Clock::now()});
     }
-    changed_.notify_one();
+    changed_.notify_all();
 }
 
 void Workers::post_first(std::function<void()> task) {
@@ -32,11 +34,7 @@ void Workers::post_first(std::function<void()> task) {
         const std::lock_guard lock(mutex_);
         first_.push_back(std::move(task));
     }
-    changed_.notify_one();
-}
-
-bool Workers::has_work() const {
-    return !first_.empty() || (n_first_running_ == 0 && !tasks_.empty());
+    changed_.notify_all();
 }
 
 Workers::Task Workers::take() {
@@ -48,12 +46,19 @@ Workers::Task Workers::take() {
     return task;
 }
 
-void Workers::run() {
+// `patience`: how long a task waits for another thread before this one takes it.
+void Workers::run(Clock::duration patience) {
     std::unique_lock lock(mutex_);
-    for (;;) {
-        changed_.wait(lock, [this] { return is_ending_ || has_work(); });
-        if (is_ending_) return;
+    while (!is_ending_) {
         const bool is_first = !first_.empty();
+        if (!is_first && (n_first_running_ > 0 || tasks_.empty())) {
+            changed_.wait(lock);
+            continue;
+        }
+        if (!is_first && Clock::now() < tasks_.front().posted + patience) {
+            changed_.wait_until(lock, tasks_.front().posted + patience);
+            continue;
+        }
         Task task;
         if (is_first) {
             task.run = std::move(first_.front());

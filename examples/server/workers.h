@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for the slow work before an answer begins: reading JSON, rendering, tokenising, compiling constraints. There are several, so
-// that one slow request does not hold up the others.
+// Threads for the slow work before an answer begins: reading JSON, rendering, tokenising, compiling constraints. One of them takes all
+// requests in the order in which they came. The others take over those that have waited for some milliseconds, so that a slow
+// request does not hold up the ones behind it.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -29,20 +31,21 @@ class Workers {
     Workers(const Workers&) = delete;
     Workers& operator=(const Workers&) = delete;
 
-    // Any thread. Tasks must not throw. They start in order, but those of clients that have ended their side come last: such a client
-    // is usually gone, which shows a moment later.
+    // Any thread. Tasks must not throw. Those of clients that have ended their side come last: such a client is usually
+    // gone, which shows a moment later.
     void post(std::function<void()> task, std::shared_ptr<const ClientState> client);
     // A short task that all tasks posted later rely on: they start after it has ended.
     void post_first(std::function<void()> task);
 
   private:
+    using Clock = std::chrono::steady_clock;
     struct Task {
         std::function<void()> run;
         std::shared_ptr<const ClientState> client;
+        Clock::time_point posted;
     };
 
-    void run();
-    bool has_work() const;
+    void run(Clock::duration patience);
     Task take();
 
     std::mutex mutex_;

@@ -2,6 +2,7 @@
 """Connections: slow, idle and rude clients, keys, keep-alives, and the end of the server."""
 
 import contextlib
+import gzip
 import json
 import re
 import signal
@@ -82,6 +83,18 @@ class Connections(unittest.TestCase):
             self.server.chat(HELLO, max_tokens=5)
             self.assertLess(time.monotonic() - started, 5)
 
+    def test_nothing_is_prepared_for_clients_that_are_gone(self):
+        words = " ".join(f"w{i * 7919 % 100003}x" for i in range(300000))
+        data = post_bytes("/tokenize", {"content": words})
+        started = time.monotonic()
+        self.server.post("/tokenize", {"content": words})
+        alone = time.monotonic() - started
+        for _ in range(40):
+            open_and_send(self.server, data).close()
+        started = time.monotonic()
+        self.server.chat(HELLO, max_tokens=2)
+        self.assertLess(time.monotonic() - started, 4 + 4 * alone)
+
     def test_requests_without_progress_are_closed(self):
         for data in (b"", b"GET /hea", post_bytes(CHAT, "{}", Content_Length=1000)):
             with open_and_send(self.server, data) as sock:
@@ -122,11 +135,72 @@ class Keys(unittest.TestCase):
             self.assertEqual((status, answer["type"], answer["error"]["type"]), (401, "error", "authentication_error"))
 
 
+class Pages(unittest.TestCase):
+    """Pages of foreign sites, which a browser lets send requests to this machine."""
+
+    def ask(self, server, **fields):
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return status_of(raw(server.address, f"GET /v1/models HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode()))
+
+    def test_hosts_and_origins(self):
+        own = socket.gethostname()
+        with Server() as server:
+            port = server.address[1]
+            for host in (f"127.0.0.1:{port}", "localhost", f"LOCALHOST:{port}", "app.localhost", f"[::1]:{port}", "::1", "192.168.7.9:80", own, "minim:8080",
+                         "host.docker.internal:1", "localhost."):
+                self.assertEqual(self.ask(server, Host=host), 200, host)
+            for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example.", "a.b:1:2.c"):
+                self.assertEqual(self.ask(server, Host=host), 403, host)
+            self.assertEqual(self.ask(server), 200)  # HTTP/1.0 and simple programs have none
+            for origin in (f"http://localhost:{port}", "http://127.0.0.1:3000", "https://app.localhost", "vscode-webview://1x2", "app://obsidian.md",
+                           "tauri://localhost", "chrome-extension://abc"):
+                self.assertEqual(self.ask(server, Host="localhost", Origin=origin), 200, origin)
+            for origin in ("http://evil.example", "https://localhost.evil.example", "null", "HTTP://evil.example:8080", "evil"):
+                self.assertEqual(self.ask(server, Host="localhost", Origin=origin), 403, origin)
+            for path in ("/", "/health", CHAT):
+                status, _, answer = server.request("GET", path, headers={"Host": "evil.example"})
+                self.assertEqual(status, 403)
+                self.assertIn("evil.example", answer["error"]["message"])
+        with Server("--cors-origin", "https://chat.example") as server:
+            self.assertEqual(self.ask(server, Host="chat.example"), 200)
+            self.assertEqual(self.ask(server, Host="localhost", Origin="https://chat.example"), 200)
+            self.assertEqual(self.ask(server, Host="localhost", Origin="https://other.example"), 403)
+        for options in (("--cors-origin", "*"), ("--host", "0.0.0.0")):
+            with Server(*options) as server:
+                self.assertEqual(self.ask(server, Host="gpu.example:80", Origin="https://other.example"), 200)
+        with Server("--api-key", "s3cret") as server:  # a foreign page does not know it
+            self.assertEqual(self.ask(server, Host="gpu.example", Authorization="Bearer s3cret"), 200)
+
+    def test_preflights(self):
+        with Server("--cors-origin", "*", "--api-key", "s3cret") as server:
+            for asked in ("authorization,content-type", "X-Stainless-OS, x-api-key"):
+                headers = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked,
+                           "Access-Control-Request-Private-Network": "true"}
+                status, found, _ = server.request("OPTIONS", "/v1/messages", headers=headers)
+                self.assertEqual((status, found["Access-Control-Allow-Headers"], found["Access-Control-Allow-Origin"]), (204, asked, "*"))
+                self.assertEqual(found["Access-Control-Allow-Private-Network"], "true")
+            self.assertIn("request-id", server.get("/health")[1]["Access-Control-Expose-Headers"])
+        with Server() as server:
+            status, found, _ = server.request("OPTIONS", CHAT)
+            self.assertEqual((status, found["Access-Control-Allow-Headers"]), (204, None))
+            self.assertIn("POST", found["Allow"])
+
+    def test_bodies_in_an_encoding(self):
+        with Server() as server:
+            body = gzip.compress(json.dumps({"messages": HELLO, "max_tokens": 2}).encode())
+            for encoding in ("gzip", "deflate", "zstd", "br"):
+                status, _, answer = server.post(CHAT, body, headers={"Content-Encoding": encoding})
+                self.assertEqual(status, 415)
+                self.assertIn(encoding, answer["error"]["message"])
+            self.assertEqual(server.post(CHAT, {"messages": HELLO, "max_tokens": 2}, headers={"Content-Encoding": "identity"})[0], 200)
+
+
 class Queue(unittest.TestCase):
     def test_streams_that_wait_get_headers_and_pings(self):
         # Three pings come in far less time than the answer before them takes, even on a fast machine.
         with Server("--parallel", "1", "--sse-ping-interval", "0.05") as server:
             for path, body, ping in ((CHAT, {"messages": HELLO}, b": ping\n\n"),
+                                     ("/v1/responses", {"input": HELLO}, b"event: response.in_progress\n"),
                                      ("/v1/messages", {"messages": HELLO, "max_tokens": 3}, b"event: ping\n")):
                 with open_and_send(server, post_bytes(CHAT, {**LONG, "stream": True})):
                     with open_and_send(server, post_bytes(path, {**body, "stream": True})) as sock:
@@ -224,7 +298,7 @@ class End(unittest.TestCase):
             server.chat([{"role": "user", "content": "Xylophone?"}], max_tokens=3)
             server.post(CHAT, {"messages": [{"role": "Xylophone", "content": "x"}], "temperature": "Xylophone"})
             log = server.text()
-        self.assertIn(f"POST {CHAT} status=200", log)
+        self.assertRegex(log, rf"minim-server: \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z 127\.0\.0\.1:\d+ req_\S+ POST {CHAT} status=200")
         self.assertIn("generated=3", log)
         self.assertNotIn("Xylophone", log)
 

@@ -94,6 +94,25 @@ class Routes(unittest.TestCase):
             prompt = self.server.ok("/apply-template", {"messages": messages, "add_generation_prompt": False})["prompt"]
             self.assertTrue(prompt.endswith("]~b]ai\n<think>\nhm\n</think>\n\nHi.[e~[\n"), prompt)
 
+    def test_names_with_a_slash(self):
+        with Server("--alias", "acme/tiny 1", "--served-model-name", "acme/tiny 1") as server:
+            for path in ("acme/tiny%201", "acme%2Ftiny%201", "acme%2ftiny%201"):
+                self.assertEqual(server.get("/v1/models/" + path)[2]["id"], "acme/tiny 1", path)
+            for path in ("acme%2", "%zz", "acme%00tiny"):
+                self.assertEqual(server.get("/v1/models/" + path)[0], 404, path)
+            for path, body in (("/v1/messages/count_tokens", {"messages": HELLO}), ("/tokenize", {"messages": HELLO}), ("/tokenize", {"content": "x"}),
+                               ("/apply-template", {"messages": HELLO}), ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 1})):
+                self.assertEqual(server.post(path, {**body, "model": "acme/tiny 1"})[0], 200, path)
+                status, _, answer = server.post(path, {**body, "model": "other"})
+                self.assertEqual(status, 404, path)
+                self.assertIn("acme/tiny 1", answer["error"]["message"])
+
+    def test_every_sample_names_the_model(self):
+        with Server("--alias", 'a "b" \\c') as server:
+            server.chat(HELLO, max_tokens=2)
+            samples = [line for line in server.get("/metrics")[2].decode().splitlines() if line and line[0] != "#"]
+            self.assertEqual([line for line in samples if 'model_name="a \\"b\\" \\\\c"' not in line], [])
+
     def test_metrics(self):
         # Enough tokens to arrive in several pieces even on a fast machine: tokens that arrive together have no time between them.
         self.server.chat(COUNT, max_tokens=400, ignore_eos=True)
@@ -124,6 +143,9 @@ class Routes(unittest.TestCase):
             self.assertTrue(headers["x-request-id"])
 
     def test_request_ids_differ_and_no_page_may_read_answers(self):
+        for path in ("/v1/messages", "/v1/chat/completions"):
+            headers = self.server.post(path, {})[1]
+            self.assertEqual(headers["request-id"], headers["x-request-id"])
         answers = [self.server.get("/health")[1] for _ in range(5)] + [self.server.post("/tokenize", {})[1]]
         self.assertEqual(len({headers["x-request-id"] for headers in answers}), 6)
         self.assertFalse([name for headers in answers for name in headers if name.lower().startswith("access-control")])
