@@ -1043,7 +1043,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_fd(minim_model* mo
  *             own logits, padding rows included; unspecified after an error
  *   capacity  floats that fit into `logits`
  * Errors: INVALID (no tokens, an id out of range, a capacity that is too small), CONTEXT_FULL (nothing is
- * evaluated), CANCELLED; after any error the session is unchanged.
+ * evaluated), CANCELLED, FORMAT (the model's weights are not finite); after any error the session is unchanged.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* session, const int32_t* ids,
                                                            size_t count, int32_t all_logits, float* logits,
@@ -1171,7 +1171,7 @@ MINIM_API void minim_constraint_free(minim_constraint* constraint);
 
 /*
  * Options of sampling and of the end of generation, by name. A new handle is greedy, until the model ends its turn or the context is
- * full. minim_sampling_option lists every option with type, range, default and help.
+ * full. minim_sampling_option lists every option with type, range, default and help. A seed is any 64 bits, as int64_t.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_create(minim_sampling** out, minim_error* err);
 MINIM_API void minim_sampling_free(minim_sampling* sampling);
@@ -1284,7 +1284,7 @@ typedef struct minim_generate_result {
  * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and `result` may be NULL. The
  * prompt may be empty only if the session has tokens. The session keeps the prompt and the reported tokens, also if an error ends the
  * text; after an error in the prompt it is unchanged. `result` is filled also if the call fails, except for BUSY, for a NULL session
- * and in a child of fork(). Errors: INVALID, CONTEXT_FULL (the prompt does not fit; nothing is evaluated), CANCELLED.
+ * and in a child of fork(). Errors: INVALID, CONTEXT_FULL (nothing is evaluated), CANCELLED, FORMAT (weights that are not finite).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
                                                        const int32_t* prompt, size_t count,
