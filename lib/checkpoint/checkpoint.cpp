@@ -21,6 +21,15 @@ namespace {
 
 // Enough for the codes, scales and zero points of the matrices that the threads of a load share.
 constexpr size_t k_most_views = 24;
+// They stay in memory, so that large ones are fewer; some are needed at once.
+constexpr uint64_t k_most_view_bytes = uint64_t{128} << 20;
+constexpr size_t k_least_views = 6;
+
+bool is_full(const std::vector<ViewCache::Range>& ranges, uint64_t more) {
+    uint64_t bytes = more;
+    for (const ViewCache::Range& range : ranges) bytes += range.count;
+    return ranges.size() >= k_most_views || (ranges.size() >= k_least_views && bytes > k_most_view_bytes);
+}
 
 // Chooses the reader by the file's name, because an index and a safetensors file have no magic. Every other file is
 // read as GGUF, which has one.
@@ -112,7 +121,7 @@ View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const
     if (found == ranges.end()) {
         const auto bytes = std::make_shared<std::vector<std::byte>>(count);
         read(tensor, from, *bytes);
-        if (ranges.size() == k_most_views) ranges.pop_back();
+        while (is_full(ranges, count)) ranges.pop_back();
         found = ranges.insert(ranges.end(), {tensor.index, from, count, bytes});
     }
     std::rotate(ranges.begin(), found, found + 1);
