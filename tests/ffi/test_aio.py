@@ -154,6 +154,9 @@ class Loops(unittest.TestCase):
         left = asyncio.run(leave_behind())
         self.assertEqual(asyncio.run(ask(1)), expected[:1])
 
+        with self.assertRaisesRegex(RuntimeError, "submit\\(\\) of a minim.aio.Engine needs a running event loop"):
+            engine.submit(PROMPTS[0])
+
         async def read_on():
             await left.result()
 

@@ -368,6 +368,7 @@ class Devices(unittest.TestCase):
             ({"devices": "sim:0 = 200MiB,\tsim:1= 0.5"}, two),
             ({"devices": "sim:0, sim:1", "budgets": 0.9}, two),
             ({"devices": ["sim:0, sim:1"], "budgets": [2**31, "2GiB"]}, two),
+            ({"devices": [one for one in minim.devices() if one.name in ("sim:0", "sim:1")]}, two),
             ({"devices": ["sim:0"], "budgets": np.array([10**9])}, "sim:0 (layers 0-2)"),
         ):
             with self.subTest(options), minim.Model(Q8_0, threads=2, **options) as model:

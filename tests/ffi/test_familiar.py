@@ -204,6 +204,7 @@ class OfflineInference(unittest.TestCase):
         self.assertEqual(answer(detokenize=False).text, "")
         self.assertEqual(answer(structured_outputs=minim.StructuredOutputsParams(choice=["red"])).text, "red")
         self.assertEqual(len(answer(structured_outputs={"regex": "[ab]{3}"}).text), 3)
+        self.assertEqual(answer(structured_outputs={"grammar": 'root ::= "x" "y"'}).text, "xy")
         self.assertIsInstance(json.loads(answer(guided_decoding={"json": '{"enum": [1, 2]}'}).text), int)
         logprobs = answer(logprobs=2).logprobs
         self.assertEqual((logprobs[0][ids[0]].rank, logprobs[0][ids[0]].decoded_token), (1, model().token_text(ids[0]).decode()))
@@ -220,7 +221,7 @@ class OfflineInference(unittest.TestCase):
             ("best_of", 3),
             ("logits_processors", [print]),
             ("logit_bias", {"x": 1}),
-            ("structured_outputs", {"grammar": "root ::= 'x'"}),
+            ("structured_outputs", {"structural_tag": "x"}),
             ("structured_outputs", {"regex": "a", "choice": ["b"]}),
         ):
             with self.subTest(name, value=value), self.assertRaisesRegex(ValueError, name):
@@ -339,7 +340,6 @@ class ChatCompletions(unittest.TestCase):
             ("typical_p", 0.5),
             ("mirostat_mode", 2),
             ("logits_processor", [print]),
-            ("grammar", "root ::= 'x'"),
             ("functions", [{}]),
             ("top_logprobs", 2),
             ("schema", {}),
@@ -356,6 +356,19 @@ class ChatCompletions(unittest.TestCase):
             ask(response_format={"type": "json_schema"})
         texts = {str(ask(seed=-1, temperature=8.0, max_tokens=12)["choices"]) for _ in range(4)}
         self.assertGreater(len(texts), 1)
+
+    def test_a_grammar_is_kept_to(self):
+        class Grammar:  # as LlamaGrammar
+            _grammar = 'root ::= "blue" | "green"'
+
+        for grammar in (Grammar(), Grammar._grammar):
+            answer = self.llm.create_chat_completion(FRANCE, grammar=grammar, temperature=0.0)
+            self.assertIn(answer["choices"][0]["message"]["content"].strip(), ("blue", "green"))
+            self.assertIn(self.llm("The sky is ", grammar=grammar, temperature=0.0)["choices"][0]["text"], ("blue", "green"))
+        with self.assertRaisesRegex(TypeError, "grammar is a text in GBNF"):
+            self.llm("a", grammar=5)
+        with self.assertRaisesRegex(ValueError, "grammar is refused beside response_format"):
+            self.llm.create_chat_completion(FRANCE, grammar="root ::= x", response_format={"type": "json_object"})
 
     def test_log_probabilities_are_in_answers_and_chunks(self):
         options = {"temperature": 0.0, "max_tokens": 12, "logprobs": True, "top_logprobs": 2}

@@ -283,9 +283,12 @@ def _cache_bytes(size):
 
 
 def _device_names(devices):
-    """Returns a list of devices, or a text with commas, as a list; spaces around a name do not count."""
+    """Returns a list of names or Devices, or a text with commas, as a list of names; spaces around a name do not count."""
     names = []
-    for device in [devices] if isinstance(devices, str) else devices or ():
+    several = [devices] if isinstance(devices, (str, Device)) else list(devices) if devices is not None else []
+    for device in several:
+        if isinstance(device, Device):
+            device = device.name
         if not isinstance(device, str):
             raise TypeError(f"the device {device!r} is not a text such as 'cuda:0'")
         names += [name.strip() for name in device.split(",")] if device.strip() else []
@@ -421,7 +424,7 @@ class Model(abi.Handle):
     """A loaded model. `path`: a file or a folder, or an open one: a file object or a descriptor, which may be closed afterwards.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
-    devices    devices for the layers: "cuda:0", "cuda:0, cuda:1" or a list of names, each with a budget if need be ("cuda:0=20GiB",
+    devices    devices for the layers: "cuda:0", "cuda:0, cuda:1" or a list of names (or Devices), each with a budget if need be ("cuda:0=20GiB",
                "cuda:0=0.9"); "auto": all usable devices; None or []: all layers are on `backend`
     split      shares of the layers, one for each device; None: in proportion to the memory that may be used
     budgets    the most to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; one for all devices, or a

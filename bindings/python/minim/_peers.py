@@ -229,8 +229,7 @@ class Seeds:
     """The seeds of the requests of an object that has a seed: others for each, the same ones in each run."""
 
     def __init__(self, seed: typing.Optional[int]):
-        chosen = seed_of(seed)
-        self._random = None if chosen is None else random.Random(int(chosen))
+        self._random = None if seed is None or seed == -1 else random.Random(int(seed))
 
     def next(self) -> typing.Optional[int]:
         return None if self._random is None else self._random.getrandbits(62)
@@ -242,7 +241,7 @@ def bias_of(logit_bias: typing.Any) -> typing.Optional[typing.Dict[int, float]]:
         return None
     try:
         return {int(token): float(bias) for token, bias in logit_bias.items()}
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise refusal(f"logit_bias maps token ids to numbers, unlike {reprlib.repr(logit_bias)}") from None
 
 
@@ -252,15 +251,17 @@ def structured(model: minim.Model, form: typing.Any) -> typing.Optional[minim.Co
     kinds = ("json", "regex", "choice", "json_object", "grammar", "structural_tag")
     chosen = [kind for kind in kinds if fields.get(kind) not in (None, False)]
     for name, value in fields.items():
-        if name in ("grammar", "structural_tag") and value is not None:
-            raise refusal(f"structured_outputs: {name} is refused: json, json_object, regex and choice are supported")
+        if name == "structural_tag" and value is not None:
+            raise refusal(f"structured_outputs: {name} is refused: json, json_object, regex, choice and grammar are supported")
         if name not in kinds and value not in (None, False):
             known = ("disable_fallback", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern", "backend", "backend_was_auto")
             if name not in known:
                 raise TypeError(f"structured_outputs has no field {name!r}")
             warnings.warn(f"structured_outputs: {name}={value!r} has no effect: the library decides it", UserWarning, stacklevel=5)
     if len(chosen) != 1:
-        raise refusal(f"structured_outputs has one of json, json_object, regex and choice; given: {', '.join(chosen) or 'none'}")
+        raise refusal(f"structured_outputs has one of {', '.join(kinds[:-1])}; given: {', '.join(chosen) or 'none'}")
+    if chosen == ["grammar"]:
+        return model.constraint(grammar=fields["grammar"])
     if chosen == ["regex"]:
         return model.constraint(regex=fields["regex"])
     if chosen == ["choice"]:

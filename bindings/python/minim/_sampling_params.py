@@ -20,7 +20,7 @@ _UNUSED = (*peers.SAMPLING_WARNED, *peers.SAMPLING_REFUSED)
 @dataclasses.dataclass
 class StructuredOutputsParams:
     """The form of an answer, one of: json (a JSON Schema as a dict, a text or a pydantic model), json_object (any object), regex, choice (a
-    list of texts). A grammar is refused; the other fields have no effect."""
+    list of texts), grammar (in GBNF). A structural_tag is refused; the other fields have no effect."""
 
     json: typing.Any = None
     regex: typing.Optional[str] = None
@@ -117,7 +117,7 @@ class SamplingParams:
         forms = [self.guided, self.structured_outputs, self.guided_decoding]
         given = len(forms) - forms.count(None)
         _require(given <= 1, "structured_outputs", self.structured_outputs, "an answer has one form: guided and guided_decoding are other names")
-        self.seed = peers.seed_of(self.seed) if self.seed == -1 else self.seed
+        self.seed = None if self.seed == -1 else self.seed
 
     def clone(self) -> SamplingParams:
         return copy.copy(self)

@@ -152,7 +152,11 @@ class Engine:
             raise TypeError("submit() has no n: submit the prompt several times, with seeds of their own")
         if "notify" in options:
             raise TypeError("submit() has no notify: the event loop is notified")
-        wakeups = self._wakeups_of(asyncio.get_running_loop())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("submit() of a minim.aio.Engine needs a running event loop: call it in a coroutine") from None
+        wakeups = self._wakeups_of(loop)
         return Request(self._engine.submit(prompt, notify=wakeups, **options), wakeups)
 
     def _wakeups_of(self, loop: asyncio.AbstractEventLoop) -> _Wakeups:

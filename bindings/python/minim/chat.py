@@ -53,6 +53,14 @@ def _with_ids(calls: typing.Iterable[Json]) -> typing.List[Json]:
     ]
 
 
+def _grammar_text(grammar: typing.Any) -> typing.Optional[str]:
+    """Returns the GBNF of a text or of llama-cpp-python's LlamaGrammar."""
+    text = getattr(grammar, "_grammar", grammar)
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"grammar is a text in GBNF or a LlamaGrammar, not a {type(grammar).__name__}")
+    return text
+
+
 _KV_TYPES = {0: "f32", 1: "f16", 2: "q4_0", 8: "q8_0", 30: "bf16"}  # numbers of GGML types
 _NUMA = {False: "off", True: "interleave"}  # and 0 and 1, which are equal to them
 _SPLIT_NONE, _SPLIT_LAYER, _SPLIT_ROW = 0, 1, 2
@@ -168,7 +176,7 @@ class Llama:
             for each, name, number in zip(both, ("type_k", "type_v"), (type_k, type_v))
         )
         self._defaults = {"draft_tokens": n_drafts, "penalty_last_n": last_n_tokens_size}
-        self._seeds = peers.Seeds(seed)
+        self._seeds = peers.Seeds(peers.seed_of(seed))
         self.model = minim.Model(model_path, **options)
         if n_gpu_layers and all(device.name == "cpu" for device in self.model.memory()):
             text = f"Llama: n_gpu_layers={n_gpu_layers} has no effect: no device but the CPU can be used; minim.devices() says why"
@@ -189,13 +197,14 @@ class Llama:
         logprobs: typing.Optional[bool] = None,
         top_logprobs: typing.Optional[int] = None,
         model: typing.Optional[str] = None,
+        grammar: typing.Any = None,
         **options: typing.Any,
     ) -> typing.Union[Json, typing.Iterator[Json]]:
         """Returns an answer as OpenAI's chat.completion, or with stream=True an iterator over its chunks. The message has
         "reasoning_content" beside "content". tool_choice: "auto", "none", "required" or {"type": "function", "function":
         {"name": ...}}. response_format: {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}.
         max_tokens: None, 0 or below: no limit besides the context. logprobs, top_logprobs: True, and the number of alternatives. model:
-        the name in the answer. options: other options of Session.generate(): top_p, top_k, seed, stop, repeat_penalty ..."""
+        the name in the answer. grammar: a text in GBNF that the answer must fit, or a LlamaGrammar. options: other options of Session.generate(): top_p, top_k, seed, stop, repeat_penalty ..."""
         if tool_choice not in (None, "auto", "none", "required") and not isinstance(tool_choice, dict):
             raise refusal(f"tool_choice is {tool_choice!r}")
         if top_logprobs and not logprobs:
@@ -206,7 +215,7 @@ class Llama:
         if logprobs:
             chosen.update(logprobs=1, top_logprobs=top_logprobs or 0)
         opened = self._opens_thought(messages, given)
-        chosen["schema"] = self._constraint(given, tool_choice, schema, opened)
+        chosen["schema"] = self._constraint(given, tool_choice, schema, _grammar_text(grammar), opened)
         prompt = self.model.tokenize_chat(messages, tools=given)
         chunks = self._chunks(prompt, given, opened, chosen, model or self.model.info.name)
         return Stream(self._turns, chunks) if stream else self._joined(self._turns.whole(chunks))
@@ -221,16 +230,19 @@ class Llama:
         echo: bool = False,
         stream: bool = False,
         model: typing.Optional[str] = None,
+        grammar: typing.Any = None,
         **options: typing.Any,
     ) -> typing.Union[Json, typing.Iterator[Json]]:
         """Continues a text, in which control tokens are recognised, or token ids. Returns OpenAI's text_completion, or with stream=True an
         iterator over its chunks. max_tokens: None, 0 or below: no limit besides the context. logprobs: the number of alternatives. echo:
-        the text begins with the prompt. options: as in create_chat_completion()."""
+        the text begins with the prompt. grammar, options: as in create_chat_completion()."""
         chosen = self._sampling("create_completion()", options, max_tokens, temperature)
         if logprobs is not None:
             if echo:
                 raise refusal("create_completion(): echo=True is refused beside logprobs: those of prompts are not reported")
             chosen.update(logprobs=1, top_logprobs=int(logprobs))
+        if grammar is not None:
+            chosen["schema"] = self.model.constraint(grammar=_grammar_text(grammar))
         is_text = isinstance(prompt, (str, bytes, bytearray))
         ids = self.model.tokenize(prompt, True) if is_text else [int(id) for id in minim._ids_of(prompt)]
         shown = (self.model.detokenize(ids) if not isinstance(prompt, str) else prompt) if echo else ""
@@ -255,7 +267,7 @@ class Llama:
         return typing.cast(int, self.model.n_vocab)
 
     def set_seed(self, seed: typing.Optional[int]) -> None:
-        self._seeds = peers.Seeds(seed)
+        self._seeds = peers.Seeds(peers.seed_of(seed))
 
     def reset(self) -> None:
         """Forgets the conversation."""
@@ -277,17 +289,17 @@ class Llama:
 
     def _sampling(self, owner: str, options: Json, max_tokens: typing.Optional[int], temperature: float) -> Json:
         """Returns options of Session.generate() for those of llama-cpp-python."""
-        if options.get("grammar") is not None:
-            raise refusal(f"{owner}: grammar is refused: response_format takes JSON Schemas, Model.constraint() regular expressions")
-        options = {name: value for name, value in options.items() if name != "grammar"}
+        options = dict(options)
         if "repeat_penalty" in options:
             options["repetition_penalty"] = options.pop("repeat_penalty")
-        own = [*minim.sampling_options(), "stop", "stop_tokens", "cancel", "dry_breakers", "logit_bias", "schema", "repeat_penalty", "grammar"]
+        own = [*minim.sampling_options(), "stop", "stop_tokens", "cancel", "dry_breakers", "logit_bias", "schema", "repeat_penalty"]
         others = {name: options.pop(name) for name in list(options) if name not in own}
         peers.settle(owner, others, peers.ASKING_WARNED, peers.ASKING_REFUSED, own, level=4)
         if options.get("schema") is not None:
             raise refusal(f"{owner}: schema is refused: response_format={{'type': 'json_schema', ...}} has its place")
         chosen = {**self._defaults, **options}
+        if chosen.get("stop") == "":  # as in llama-cpp-python
+            del chosen["stop"]
         chosen.update(max_tokens=max(0, max_tokens or 0), temperature=temperature)
         if chosen.get("top_k") is not None:
             chosen["top_k"] = max(0, chosen["top_k"])
@@ -301,16 +313,20 @@ class Llama:
         return typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip().endswith("<think>")
 
     def _constraint(
-        self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, opened: bool
+        self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, grammar: typing.Any, opened: bool
     ) -> typing.Optional[minim.Constraint]:
         after = _THINK_END if opened else None
         must_call = tool_choice == "required" or isinstance(tool_choice, dict)
         if must_call and not tools:
             raise refusal(f"tool_choice is {tool_choice!r}, but there are no tools")
+        if grammar is not None and (must_call or schema is not None):
+            raise refusal("grammar is refused beside response_format or a tool that must be called: an answer has one form")
         if must_call and schema is not None:
             raise refusal(f"response_format is refused beside tool_choice={tool_choice!r}: an answer that must be a call has its form")
         if must_call:
             return self.model.constraint(tools=tools, tool=_tool_name(tool_choice), starts_after=after)
+        if grammar is not None:
+            return self.model.constraint(grammar=grammar, starts_after=after)
         return None if schema is None else self.model.constraint(schema, starts_after=after)
 
     def _generated(self, prompt: typing.Sequence[int], options: Json) -> typing.Iterator[minim.Token]:
