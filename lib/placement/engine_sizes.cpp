@@ -94,6 +94,22 @@ EngineSizes choose_sizes(const EngineWish& wish, const FitOf& fit_of) {
     return Choice(wish, fit_of).choose();
 }
 
+int64_t most_requests(const EngineWish& wish, const FitOf& fit_of) {
+    const auto fits = [&](int64_t n_requests) {
+        EngineWish other = wish;
+        other.n_requests = n_requests;
+        other.fewer_requests = false;
+        // A step has a row for each request.
+        if (wish.fewer_rows && wish.n_rows == wish.n_requests)
+            other.n_rows = std::max(k_least_rows, n_requests);
+        return choose_sizes(other, fit_of).n_context > 0;
+    };
+    int64_t yes = 0;
+    for (int64_t step = wish.n_requests; step > 0; step /= 2)
+        while (yes + step <= wish.n_requests && fits(yes + step)) yes += step;
+    return yes;
+}
+
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of) {
     EngineWish other = wish;
     if (wish.fewer_rows) other.n_rows = std::min(wish.n_rows, std::max(k_least_rows, wish.n_requests));

@@ -55,6 +55,9 @@ using FitOf = std::function<Fit(const EngineSizes&)>;
 // n_context is 0 if nothing fits; `fit_of` then says no, or tight, to what was asked for.
 EngineSizes choose_sizes(const EngineWish& wish, const FitOf& fit_of);
 
+// Returns the most requests that could be asked for instead of those of the wish; 0: none.
+int64_t most_requests(const EngineWish& wish, const FitOf& fit_of);
+
 // Returns the longest context that could be asked for instead of that of the wish; 0: none.
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of);
 

@@ -210,17 +210,17 @@ void add_devices(std::string_view text, std::vector<DescribedDevice>& devices) {
     if (count < 1 || count > k_most)
         fail(Status::invalid, "'{}': {} devices are not possible; 1 to {} are", text, count, k_most);
     const size_t equals = rest.find('=');
+    const std::optional<DeviceFacts> card = card_of(rest);
     const std::string name = device_name(rest.substr(0, equals));
-    if (is_device_name(name)) {
+    if (!card && is_device_name(name) && !find_card(rest.substr(0, equals))) {
         if (count != 1) fail(Status::invalid, "'{}': {} devices cannot have one name", text, count);
         const std::string_view value =
             equals == std::string_view::npos ? std::string_view() : trimmed(rest.substr(equals + 1));
-        std::optional<DeviceFacts> card = card_of(value);
-        devices.push_back({card ? *card : parse_device(rest), whole});
+        const std::optional<DeviceFacts> named = card_of(value);
+        devices.push_back({named ? *named : parse_device(rest), whole});
         devices.back().facts.name = name;
         return;
     }
-    const std::optional<DeviceFacts> card = card_of(rest);
     if (!card)
         fail(Status::invalid,
              "device '{}' is neither of the form NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in "

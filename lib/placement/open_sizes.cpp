@@ -130,29 +130,28 @@ std::string gib_text(uint64_t bytes) {
     const int64_t n_least = wish.fewer_requests ? 0 : wish.n_requests * k_kv_page_tokens;
     const auto [place, needed] =
         memories.worst({n_context, std::max(n_context, n_least), wish.n_requests, wish.n_rows});
-    EngineWish fewer = wish;
-    fewer.fewer_requests = true;
-    const bool is_context = wish.fewer_requests || choose_sizes(fewer, fit_of).n_context == 0;
+    const int64_t n_fitting = wish.fewer_requests ? 0 : most_requests(wish, fit_of);
+    const bool is_context = n_fitting == 0;
     std::string remedy;
     if (is_context) {
         const int64_t longest = longest_context(wish, fit_of);
-        remedy = format_text("a context of {} tokens would fit", longest - longest / 64);
+        remedy = format_text("a context of {} tokens would fit",
+                             (longest - longest / 64) / k_kv_page_tokens * k_kv_page_tokens);
     } else {
-        remedy = format_text("{} requests at once would fit", choose_sizes(fewer, fit_of).n_requests);
+        remedy = format_text("{} would fit", n_fitting);
     }
     ErrorFacts facts;
     facts.requested = static_cast<int64_t>(std::min<uint64_t>(needed, INT64_MAX));
     facts.available = static_cast<int64_t>(std::min<uint64_t>(place->free_bytes, INT64_MAX));
     const bool is_host = place->device == nullptr;
     if (!is_host) facts.device = DeviceName(place->device->name());
-    const std::string what = is_context ? format_text("a context of {} tokens", n_context)
-                                        : format_text("{} requests at once", wish.n_requests);
+    const std::string what = is_context ? format_text("a context of {} tokens does", n_context)
+                                        : format_text("{} requests at once do", wish.n_requests);
     throw Error(
         is_host ? Status::out_of_memory : Status::out_of_device_memory, Reason::none,
-        format_text(
-            "{} does not fit: {} bytes needed in {} for KV cache and work space, {} bytes available; {}{}",
-            what, needed, place->name(), place->free_bytes, remedy,
-            is_host ? "" : backend::budget_text(place->device->memory())),
+        format_text("{} not fit: {} bytes needed in {} for KV cache and work space, {} bytes available; {}{}",
+                    what, needed, place->name(), place->free_bytes, remedy,
+                    is_host ? "" : backend::budget_text(place->device->memory())),
         facts);
 }
 

@@ -70,7 +70,8 @@ struct Sizes {
     int64_t n_kv_tokens = 0;       // of all sequences, in whole pages
 };
 
-Sizes sizes_of(const PlanRequest& request) {
+// Returns the sizes without those of the KV cache.
+Sizes weight_sizes(const PlanRequest& request) {
     const auto n = static_cast<size_t>(request.config.n_layer);
     Sizes sizes;
     sizes.dense.resize(n);
@@ -105,6 +106,11 @@ Sizes sizes_of(const PlanRequest& request) {
             sizes.dense_cycles[layer] += cycles;
         }
     }
+    return sizes;
+}
+
+// Returns the sizes with those of the KV cache of a request.
+Sizes with_kv(Sizes sizes, const PlanRequest& request) {
     const model::Config& config = request.config;
     const backend::KvLayout layout = {1, config.n_head_kv, config.head_dim, request.k_format,
                                       request.v_format};
@@ -148,8 +154,11 @@ using Counts = std::vector<int64_t>;
 
 class Planner {
   public:
-    explicit Planner(const PlanRequest& request)
-        : request_(request), sizes_(sizes_of(request)), n_layer_(request.config.n_layer) {
+    explicit Planner(const PlanRequest& request) : Planner(request, weight_sizes(request)) {}
+
+    // `weights`: the sizes of the request's weights, which other plans may share.
+    Planner(const PlanRequest& request, const Sizes& weights)
+        : request_(request), sizes_(with_kv(weights, request)), n_layer_(request.config.n_layer) {
         for (size_t d = 0; d < request.devices.size(); ++d)
             device_work_.push_back(request.taken_bytes
                                        ? request.taken_bytes(d, n_rows(), request.n_context)
@@ -593,7 +602,7 @@ class Planner {
         if (request_.n_kv_tokens > 0) other.n_kv_tokens = n_context;
         other.k_format = k;
         other.v_format = v;
-        const Planner planner(other);
+        const Planner planner(other, sizes_);
         return planner.place_all().fits;
     }
 
@@ -691,12 +700,13 @@ int64_t choose_kv(PlanRequest& request) {
         .n_requests = request.n_sequences,
         .fewer_requests = true,
         .n_rows = request.n_ubatch > 0 ? request.n_ubatch : runtime::k_default_step_rows};
-    const FitOf fit_of = [&request](const EngineSizes& sizes) {
+    const Sizes weights = weight_sizes(request);
+    const FitOf fit_of = [&](const EngineSizes& sizes) {
         PlanRequest other = request;
         other.n_context = sizes.n_context;
         other.n_kv_tokens = sizes.n_kv_tokens;
         if (other.n_ubatch == 0) other.n_ubatch = sizes.n_rows;
-        const Planner planner(other);
+        const Planner planner(other, weights);
         return planner.fit(planner.place_all());
     };
     const EngineSizes sizes = choose_sizes(wish, fit_of);

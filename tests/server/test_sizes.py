@@ -47,7 +47,9 @@ class Sizes(unittest.TestCase):
 
     def test_a_cache_of_experts_and_the_kv_cache_share_a_device(self):
         for memory in (12, 16, 24, 40):
-            for arguments in (("-c", 4096), ("-c", 0), ("-c", 0, "--expert-cache", "2MiB"), ("-c", 2048, "--cpu-moe")):
+            for arguments in (("-c", 0), ("-c", 0, "--expert-cache", "2MiB"), ("-c", 2048, "--cpu-moe"), ("-c", 4096)):
+                if arguments[1] * 6 > memory << 10:
+                    continue  # a token takes 3 KiB, a context of 4,096 with work space 20 MiB
                 with self.subTest(memory=memory, arguments=arguments):
                     with Server(*arguments, "--device", "sim:0", environment=sim(memory)) as server:
                         context, tokens, requests, rows = sizes(server)
@@ -70,7 +72,7 @@ class Sizes(unittest.TestCase):
                     self.assertEqual(sizes(server)[0], int(found.group(1)))
         done = start("-c", 64, "--parallel", 4096, "--device", "sim:0", environment=sim(24))
         self.assertEqual(done.returncode, 1, done.stderr)
-        found = re.search(r"error: 4096 requests at once does not fit.* (\d+) requests at once would fit", done.stderr)
+        found = re.search(r"error: 4096 requests at once do not fit.* (\d+) would fit", done.stderr)
         self.assertIsNotNone(found, done.stderr)
         done = start("-c", 8192, "--kv-tokens", 4096)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -122,7 +124,7 @@ class FullSize(unittest.TestCase):
                     context, tokens, requests, rows = sizes(server)
                     self.assertEqual((requests, rows), (16, 512))
                     self.assertEqual(context, 2048 if "-c" in arguments else tokens)
-                    self.assertGreater(tokens, 2048)
+                    self.assertGreaterEqual(tokens, 2048)
                     self.assertLess(tokens, 60000)
                     self.assertRegex(server.text(), r"a context of 196608 tokens, for which the model was trained, needs \d+\.\d GiB "
                                                     "more memory on host memory")

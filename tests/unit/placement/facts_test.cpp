@@ -151,8 +151,8 @@ TEST_CASE("cards have their figures, with and without a name and a count") {
 TEST_CASE("an unknown card is refused with the known ones") {
     for (const char* text :
          {"RTX 3091", "", "4x", "0x RTX 3090", "65x RTX 3090", "-1x RTX 3090", "2x cuda:0=24GiB,936GB/s",
-          "RTX 3090=20GiB", "RTX 3090,pcie=3.2", "cuda:x=RTX 3090", "cuda:x=96GiB,1790GB/s", "rtx", "NVIDIA",
-          "80GB", "RTX 3090,,RTX 3090"}) {
+          "RTX 3090=20GiB", "B200=20GiB", "H200=96GiB,1790GB/s", "RTX 3090,pcie=3.2", "cuda:x=RTX 3090",
+          "cuda:x=96GiB,1790GB/s", "rtx", "NVIDIA", "80GB", "RTX 3090,,RTX 3090"}) {
         INFO(text);
         expect_error(Status::invalid, "'", [&] { parse_devices({text}); });
     }
