@@ -113,7 +113,7 @@ int64_t most_requests(const EngineWish& wish, const FitOf& fit_of) {
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of) {
     EngineWish other = wish;
     if (wish.fewer_rows) other.n_rows = std::min(wish.n_rows, std::max(k_least_rows, wish.n_requests));
-    return Choice(other, fit_of).longest(std::max(wish.n_context, wish.longest), Fit::tight);
+    return Choice(other, fit_of).longest(std::max(wish.n_context, wish.longest), Fit::yes);
 }
 
 }  // namespace minim::placement

@@ -58,7 +58,7 @@ EngineSizes choose_sizes(const EngineWish& wish, const FitOf& fit_of);
 // Returns the most requests that could be asked for instead of those of the wish; 0: none.
 int64_t most_requests(const EngineWish& wish, const FitOf& fit_of);
 
-// Returns the longest context that could be asked for instead of that of the wish; 0: none.
+// Returns the longest context that could be asked for instead of that of the wish, and leaves free what should stay free; 0: none.
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of);
 
 }  // namespace minim::placement

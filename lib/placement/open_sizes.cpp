@@ -134,9 +134,7 @@ std::string gib_text(uint64_t bytes) {
     const bool is_context = n_fitting == 0;
     std::string remedy;
     if (is_context) {
-        const int64_t longest = longest_context(wish, fit_of);
-        remedy = format_text("a context of {} tokens would fit",
-                             (longest - longest / 64) / k_kv_page_tokens * k_kv_page_tokens);
+        remedy = format_text("a context of {} tokens would fit", longest_context(wish, fit_of));
     } else {
         remedy = format_text("{} would fit", n_fitting);
     }
