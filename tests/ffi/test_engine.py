@@ -135,20 +135,20 @@ class Engine(unittest.TestCase):
     def test_sizes_that_are_not_given_become_what_fits(self):
         trained = model().info.n_context_train
         with minim.Engine(model(), max_requests=4) as engine:
-            state = engine.state()
+            state = engine.state
             self.assertEqual((state.max_context, state.n_pages, state.n_requests), (trained, 4 * trained // 64, 4))
             self.assertIn(f"context of {trained} tokens, KV cache of {4 * trained} tokens", state.sizes)
         with minim.Engine(model(), context=100, max_requests=3) as engine:
-            self.assertEqual((engine.state().max_context, engine.state().n_pages), (100, 5))
+            self.assertEqual((engine.state.max_context, engine.state.n_pages), (100, 5))
         with minim.Engine(model(), context=64, max_requests=40, fewer_requests=True) as engine:
-            self.assertEqual((engine.state().n_pages, engine.state().n_requests), (40, 40))
+            self.assertEqual((engine.state.n_pages, engine.state.n_requests), (40, 40))
         with self.assertRaises(minim.Error) as raised:
             minim.Engine(model(), context=2**31)
         self.assertRegex(str(raised.exception), r"a context of 2147483648 tokens does not fit: .*; a context of \d+ tokens would fit")
 
     def test_a_warm_up_leaves_no_trace(self):
         with minim.Engine(model(), kv_tokens=512, warm_up=True) as engine:
-            state = engine.state()
+            state = engine.state
             self.assertEqual((state.n_steps, state.n_evaluated, state.n_pages_held, state.n_pages_cached), (0, 0, 0, 0))
             request = engine.submit([0] * 100, max_tokens=4)
             warm = request.result().ids
