@@ -45,10 +45,11 @@ constexpr Foreign k_rows[] = {
     {false, Takes::nothing,
      "layout, arithmetic and kernels are chosen by the formats of the weights and by the machine",
      "--repack -nr --no-repack --no-host --op-offload -nopo --no-op-offload -bs --backend-sampling "
-     "-no-fmoe --no-fused-moe -ger --grouped-expert-routing -no-fug --no-fused-up-gate -no-mmad "
-     "--no-fused-mul-multiadd --defer-experts --prefetch-experts -rtr --run-time-repack -thp "
-     "--transparent-huge-pages -vq --validate-quants -mqkv --merge-qkv -muge --merge-up-gate-experts "
-     "-smf16 --split-mode-f16 -smf32 --split-mode-f32 -no-ooae --no-offload-only-active-experts"},
+     "-fmoe --fused-moe -fug --fused-up-gate -mmad --fused-mul-multiadd -no-fmoe --no-fused-moe -ger "
+     "--grouped-expert-routing -no-fug --no-fused-up-gate -no-mmad --no-fused-mul-multiadd "
+     "--defer-experts --prefetch-experts -rtr --run-time-repack -thp --transparent-huge-pages -vq "
+     "--validate-quants -mqkv --merge-qkv -muge --merge-up-gate-experts -smf16 --split-mode-f16 -smf32 "
+     "--split-mode-f32 -no-ooae --no-offload-only-active-experts"},
     {false, Takes::one,
      "layout, arithmetic and kernels are chosen by the formats of the weights and by the machine",
      "--prefetch-experts-threads -op --offload-policy"},
