@@ -94,7 +94,13 @@ void set_override(Options& options, const Value& value) {
 }
 
 void set_budgets(Options& options, const Value& value) {
-    options.device_memory.push_back(value.text);
+    options.device_memory.clear();
+    for (std::string_view rest = value.text;;) {
+        const size_t end = rest.find(',');
+        options.device_memory.emplace_back(rest.substr(0, end));
+        if (end == std::string_view::npos) return;
+        rest.remove_prefix(end + 1);
+    }
 }
 
 void set_load_mode(Options& options, const Value& value) {

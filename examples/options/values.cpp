@@ -169,6 +169,17 @@ std::string budget_of(std::string_view option, std::string_view text) {
     return std::to_string(*bytes);
 }
 
+// The same for several, with commas between.
+std::string budgets_of(std::string_view option, std::string_view text) {
+    std::string all;
+    while (true) {
+        const size_t end = text.find(',');
+        all.append(all.empty() ? "" : ",").append(budget_of(option, text.substr(0, end)));
+        if (end == std::string_view::npos) return all;
+        text.remove_prefix(end + 1);
+    }
+}
+
 }  // namespace
 
 std::optional<bool> read_switch(std::string_view text) {
@@ -214,7 +225,7 @@ Value read_value(const Row& row, std::string_view option, std::string_view text)
             break;
         }
         case Kind::part:
-            value.text = budget_of(option, text);
+            value.text = budgets_of(option, text);
             break;
         case Kind::numbers:
             read_numbers(row, option, text, value);

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -288,6 +289,17 @@ class Published(unittest.TestCase):
                     self.assertIn(command["refused"], done.stderr)
                     continue
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_recipes_are_read(self):
+        text = (ROOT / "docs/recipes.md").read_text(encoding="utf-8").replace("\\\n", " ")
+        lines = [line for line in text.splitlines() if line.startswith(("minim plan ", "minim-server "))]
+        self.assertGreater(len(lines), 15)
+        for line in lines:
+            program, *words = shlex.split(line)
+            if program == "minim-server" and not SERVER:
+                continue
+            done = run_command("minim plan" if program == "minim" else program, *words[1 if program == "minim" else 0:], "--version")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), line)
 
 
 if __name__ == "__main__":
