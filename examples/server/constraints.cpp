@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "error.h"
-
 namespace server {
 
 namespace {
@@ -16,17 +14,6 @@ minim::ConstraintOptions options_of(bool after_reasoning) {
     minim::ConstraintOptions options;
     if (after_reasoning) options.starts_after = "</think>";
     return options;
-}
-
-// Compiles a grammar where the library can.
-template <typename Constraint>
-minim::Constraint from_grammar(const minim::Model& model, const std::string& grammar,
-                               const minim::ConstraintOptions& options) {
-    if constexpr (requires { Constraint::from_grammar(model, grammar, options); }) {
-        return Constraint::from_grammar(model, grammar, options);
-    } else {
-        throw ApiError{400, "grammars are not possible", "", ""};
-    }
 }
 
 // A lack of memory may pass. An input that cannot be compiled stays so.
@@ -95,7 +82,7 @@ Constraints::Constraint Constraints::of_rule(const TextRule& rule, bool after_re
             case TextRule::Kind::choice:
                 return minim::Constraint::from_choices(model_, rule.choices, options);
             case TextRule::Kind::grammar:
-                return from_grammar<minim::Constraint>(model_, rule.text, options);
+                return minim::Constraint::from_grammar(model_, rule.text, options);
             default:
                 return minim::Constraint::from_schema(model_, rule.text, options);
         }

@@ -220,9 +220,6 @@ std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, boo
         return serving.constraints.of_rule(rule, after_reasoning);
     } catch (const minim::Exception& error) {
         refuse(error, rule.field.c_str());
-    } catch (const ApiError& error) {
-        throw ApiError{error.status, fmt::format("{}: {}", rule.field, error.message), rule.field,
-                       error.code};
     }
 }
 

@@ -2,8 +2,10 @@
 #include "peer_fields.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,10 +67,8 @@ constexpr PeerField k_fields[] = {
     {"guidance_scale", Type::number, Effect::answer, "[1]", k_model},
     {"negative_prompt", Type::text, Effect::answer, k_empty, k_model},
     {"temperature_last", Type::boolean, Effect::answer, k_false, "temperature comes before the filters"},
-    {"samplers", Type::any, Effect::answer,
-     R"([["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"], "edskypmxt",)"
-     R"( "dskypmxt", []])",
-     "the order of the samplers cannot be set"},
+    {"samplers", Type::any, Effect::answer, "",
+     "the order of the samplers cannot be set, nor can one be left out"},
     {"sampler_order", Type::any, Effect::answer, "[[]]", "the order of the samplers cannot be set"},
     {"sampler_priority", Type::any, Effect::answer, "[[]]", "the order of the samplers cannot be set"},
     {"use_beam_search", Type::boolean, Effect::answer, k_false, "answers are sampled token by token"},
@@ -82,6 +82,7 @@ constexpr PeerField k_fields[] = {
     {"lora_path", Type::any, Effect::answer, k_empty, "adapters are not possible"},
     {"lora_request", Type::any, Effect::answer, k_empty, "adapters are not possible"},
     // What the answer may be.
+    {"grammar_string", Type::text, Effect::answer, k_empty, "here it is grammar"},
     {"structural_tag", Type::any, Effect::answer, k_empty, "use response_format, or tools"},
     {"guided_whitespace_pattern", Type::text, Effect::answer, k_empty,
      "the white space of JSON cannot be set"},
@@ -125,6 +126,7 @@ constexpr PeerField k_fields[] = {
     {"n_predict", Type::integer, Effect::answer, "[-1, -2]", "here it is max_output_tokens"},
     {"stop", Type::any, Effect::answer, k_empty, "here it is stop_sequences"},
     {"stop_sequences", Type::any, Effect::answer, k_empty, "here it is stop"},
+    {"stopping_strings", Type::any, Effect::none, "", "here it is stop"},
     {"stop_regex", Type::any, Effect::answer, k_empty, "use stop"},
     {"t_max_predict_ms", Type::integer, Effect::none, "", "use --timeout"},
     {"t_max_prompt_ms", Type::integer, Effect::none, "", "use --timeout"},
@@ -228,7 +230,23 @@ void check_type(const Fields& request, const char* name, Type type) {
     }
 }
 
+// Returns whether a list of llama.cpp's samplers (names, or a text of letters) has all that this server has. Its clients send such
+// lists with every request.
+bool has_all_samplers(const Json& value) {
+    constexpr std::array<std::pair<const char*, char>, 4> k_ours = {
+        {{"top_k", 'k'}, {"top_p", 'p'}, {"min_p", 'm'}, {"temperature", 't'}}};
+    if (value.is_string()) {
+        const std::string& letters = value.get_ref<const std::string&>();
+        return std::ranges::all_of(
+            k_ours, [&](const auto& own) { return letters.find(own.second) != std::string::npos; });
+    }
+    return value.is_array() && std::ranges::all_of(k_ours, [&](const auto& own) {
+               return std::find(value.begin(), value.end(), own.first) != value.end();
+           });
+}
+
 bool is_harmless(const Json& value, const PeerField& field) {
+    if (field.name == "samplers") return value == "" || value.empty() || has_all_samplers(value);
     const Json values = Json::parse(field.harmless);
     return std::find(values.begin(), values.end(), value) != values.end();
 }

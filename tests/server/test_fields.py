@@ -25,6 +25,10 @@ RULES = [
     ({"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": COLOUR}}}, IS_COLOUR),
     ({"text": {"format": {"type": "json_schema", "name": "x", "schema": COLOUR}}}, IS_COLOUR),
 ]
+GRAMMAR = 'root ::= "(" root? ")" | [0-9]'
+for name in ("grammar", "guided_grammar", "ebnf"):
+    RULES.append(({name: GRAMMAR}, r"\(*\d?\)*"))
+RULES += [({"structured_outputs": {"grammar": 'root ::= "yes" | "no"'}}, "yes|no"), ({"response_format": {"type": "grammar", "grammar": 'root ::= "a" "b"'}}, "ab")]
 # Fields that are no constraint that can be kept, and the name that the message has.
 WRONG_RULES = [
     ({"response_format": {"type": "structural_tag", "structures": []}}, "response_format.type"), ({"structural_tag": "{}"}, "structural_tag"),
@@ -41,9 +45,9 @@ WRONG_RULES = [
 # Ways of sampling and other changes of the answer that are not possible, and values with which the fields change nothing.
 REFUSED = [
     ("typical_p", 0.7, 1.0), ("mirostat", 2, 0), ("xtc_probability", 0.5, 0.0), ("top_n_sigma", 1.5, -1), ("dynatemp_range", 1, 0.0), ("tfs_z", 0.9, 1),
-    ("samplers", ["temperature"], "edskypmxt"), ("use_beam_search", True, False), ("lora", [{"id": 0, "scale": 1}], []), ("chat_template", "{{ x }}", ""),
+    ("samplers", ["temperature"], "edkypmxt"), ("samplers", "kpt", ["top_k", "typ_p", "top_p", "min_p", "temperature"]), ("use_beam_search", True, False), ("lora", [{"id": 0, "scale": 1}], []), ("chat_template", "{{ x }}", ""),
     ("prompt_logprobs", 3, None), ("logits_processors", ["a.B"], []), ("no_repeat_ngram_size", 3, 0), ("best_of", 3, 1), ("guidance_scale", 2.5, 1),
-    ("stop_sequences", ["x"], []), ("max_new_tokens", 3, None), ("modalities", ["audio"], ["text"]), ("documents", [{"text": "x"}], []),
+    ("stop_sequences", ["x"], []), ("max_length", 3, None), ("modalities", ["audio"], ["text"]), ("documents", [{"text": "x"}], []),
 ]
 
 
@@ -173,7 +177,8 @@ class Sampling(unittest.TestCase):
 
     def test_lengths_by_other_names(self):
         for path, body in ((CHAT, {"messages": COUNT}), (COMPLETIONS, {"prompt": "1 2 3", "ignore_eos": True})):
-            self.assertEqual(self.server.ok(path, {**body, "n_predict": 3})["usage"]["completion_tokens"], 3)
+            for fields in ({"n_predict": 3}, {"max_new_tokens": 3}, {"max_tokens": 3, "n_predict": 9}):
+                self.assertEqual(self.server.ok(path, {**body, **fields})["usage"]["completion_tokens"], 3)
         self.assertEqual(self.server.chat(COUNT, n_predict=-1)["choices"][0]["finish_reason"], "stop")
         status, _, answer = self.server.post(RESPONSES, {"input": COUNT, "max_tokens": 3})
         self.assertEqual((status, answer["error"]["param"]), (400, "max_tokens"))
@@ -357,18 +362,24 @@ class Choices(unittest.TestCase):
 
 
 class Streams(unittest.TestCase):
-    def test_one_long_list_of_tools_holds_up_nobody(self):
+    def test_long_lists_of_tools_hold_up_nobody(self):
         def long(i):
             return [tool(f"t{i}_{j}", "x", **{f"s{k}": {"type": "string", "maxLength": 5000 + i} for k in range(2)}) for j in range(5)]
         with Server() as server:
             server.chat(HELLO, max_tokens=2)
-            threads = [threading.Thread(target=server.post, args=(CHAT, {"messages": HELLO, "max_tokens": 1, "tools": long(i)})) for i in range(4)]
+            statuses = []
+
+            def ask(i):
+                statuses.append(server.post(CHAT, {"messages": HELLO, "max_tokens": 1, "tools": long(i), "tool_choice": "required"})[0])
+
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
             for thread in threads:
                 thread.start()
             message = joined(server.chunks(COUNT))[0]
             for thread in threads:
                 thread.join()
             self.assertTrue(message["content"])
+            self.assertEqual(statuses, [200] * 4)
 
 
 if __name__ == "__main__":
