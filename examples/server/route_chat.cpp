@@ -11,7 +11,8 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     const Fields request(body);
     AnswerForm form = read_form(request, serving, "chatcmpl-");
     SamplingFields fields = read_sampling(request, serving, "stop");
-    fields.max_tokens = read_max_tokens(request, {"max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens"});
+    fields.max_tokens =
+        read_max_tokens(request, {"max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens"});
     fields.has_logprobs = request.boolean("logprobs").value_or(false);
     const auto top_logprobs = request.integer("top_logprobs", 0, k_most_top_logprobs);
     if (top_logprobs.value_or(0) > 0 && !fields.has_logprobs)

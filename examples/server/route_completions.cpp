@@ -76,7 +76,8 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     SamplingFields fields = read_sampling(request, serving, "stop");
     constexpr int64_t k_usual_tokens = 16;
     fields.max_tokens = read_max_tokens(request, {"max_tokens", "n_predict", "max_new_tokens"});
-    const bool has_limit = request.has("max_tokens") || request.has("n_predict") || request.has("max_new_tokens");
+    const bool has_limit =
+        request.has("max_tokens") || request.has("n_predict") || request.has("max_new_tokens");
     if (!has_limit) fields.max_tokens = k_usual_tokens;
     const auto logprobs = request.integer("logprobs", 0, k_most_top_logprobs);
     fields.has_logprobs = logprobs.has_value();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations that began elsewhere or went wrong: they go on, and the model sees what it can read of them."""
+"""Conversations that began with another model or went wrong: they go on, and the model sees what it can read of them."""
 
 import unittest
 
