@@ -161,10 +161,21 @@ minim_status minim_constraint_from_tools(minim_model* model, const char* tools, 
         const minim_constraint_params read = read_params(params);
         const bool are_optional = flag(read.calls_are_optional, "calls_are_optional");
         choice.relaxes = flag(read.relax, "relax");
+        const auto opens_with = opening_token(of.model().tokenizer(), are_optional);
         std::vector<std::string> left_out;
-        Grammar grammar =
-            constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer(), &left_out);
-        *out = compiled(of, std::move(grammar), read, opening_token(of.model().tokenizer(), are_optional));
+        const auto compile = [&] {
+            left_out.clear();
+            Grammar grammar =
+                constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer(), &left_out);
+            return compiled(of, std::move(grammar), read, opens_with);
+        };
+        try {
+            *out = compile();
+        } catch (const Error& error) {
+            if (!choice.relaxes || error.status() != Status::unsupported) throw;
+            choice.divides_limits = true;  // the tools are too large together
+            *out = compile();
+        }
         for (const std::string& note : left_out) of.open.runtime->log.warning("constraint: {}", note);
     });
 }

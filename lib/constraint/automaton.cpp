@@ -24,8 +24,8 @@ using StateSet = std::vector<int32_t>;
 
 class Builder {
   public:
-    Builder(const Grammar& grammar, size_t longest_token)
-        : grammar_(grammar), nfa_(make_nfa(grammar)), longest_token_(longest_token) {
+    Builder(const Grammar& grammar, size_t longest_token, size_t share)
+        : grammar_(grammar), nfa_(make_nfa(grammar)), longest_token_(longest_token), share_(share) {
         remove_left_recursion(nfa_, grammar);
     }
 
@@ -82,6 +82,10 @@ class Builder {
 
     // Returns the DFA state of the NFA states that can be reached from these without reading.
     int32_t state_of(const StateSet& from) {
+        const auto is_counted = [&](int32_t s) { return nfa_.states[static_cast<size_t>(s)].is_counted; };
+        const bool counts = is_counted(from[0]);
+        if (std::ranges::any_of(from, [&](int32_t s) { return is_counted(s) != counts; }))
+            fail_internal("the rule '{}' counts some of its transitions only", grammar_.rules()[rule_].name);
         StateSet set;
         visited_.resize(nfa_.states.size(), 0);
         ++visit_;
@@ -91,7 +95,7 @@ class Builder {
             stack_.pop_back();
             if (s < 0 || visited_[static_cast<size_t>(s)] == visit_) continue;
             visited_[static_cast<size_t>(s)] = visit_;
-            if (++a_.n_reached > Automaton::k_most_reached) fail_too_large();
+            if (++a_.n_reached > Automaton::k_most_reached / share_) fail_too_large();
             const NfaState& state = nfa_.states[static_cast<size_t>(s)];
             if (state.kind != NfaState::Kind::split) {
                 set.push_back(s);
@@ -104,9 +108,11 @@ class Builder {
         const auto [place, is_new] = sets_.try_emplace(std::move(set), a_.n_states());
         if (is_new) {
             const auto n_symbols = static_cast<size_t>(a_.n_symbols);
-            if (a_.accepts.size() == k_most_states || a_.next.size() + n_symbols > k_most_entries)
+            if (a_.accepts.size() >= k_most_states / share_ ||
+                a_.next.size() + n_symbols > k_most_entries / share_)
                 fail_too_large();
             a_.next.resize(a_.next.size() + n_symbols, k_none);
+            a_.is_counted.push_back(counts ? 1 : 0);
             a_.accepts.push_back(std::ranges::any_of(place->first, [&](int32_t s) {
                 return nfa_.states[static_cast<size_t>(s)].kind == NfaState::Kind::accept;
             }));
@@ -147,37 +153,144 @@ class Builder {
         for (const auto& [rule, targets] : by_rule) a_.calls.push_back({rule, state_of(targets)});
     }
 
-    // Removes transitions that lead to no end of the text, so that every text that can go on can also end.
-    void drop_dead_ends() {
-        const auto n_states = static_cast<size_t>(a_.n_states());
-        const auto n_symbols = static_cast<size_t>(a_.n_symbols);
-        std::vector<uint8_t> can_end = a_.accepts;
-        std::vector<uint8_t> has_text(a_.rule_starts.size(), 0);  // a rule that is not empty
-        const auto goes_on = [&](size_t state) {
-            const auto row = std::span(a_.next).subspan(state * n_symbols, n_symbols);
-            return std::ranges::any_of(
-                       row, [&](int32_t to) { return to >= 0 && can_end[static_cast<size_t>(to)] != 0; }) ||
-                   std::ranges::any_of(a_.calls_of(static_cast<int32_t>(state)), [&](const auto& call) {
-                       return has_text[static_cast<size_t>(call.rule)] != 0 &&
-                              can_end[static_cast<size_t>(call.next)] != 0;
-                   });
-        };
-        bool has_changed = true;
-        while (has_changed) {
-            has_changed = false;
-            for (size_t state = n_states; state-- > 0;) {
-                if (can_end[state] != 0 || !goes_on(state)) continue;
-                can_end[state] = 1;
-                has_changed = true;
+    // Adds the counters of the rules that count. They follow calls of rules that have a text.
+    void add_counters(const std::vector<uint8_t>& has_text) {
+        a_.counters.clear();
+        a_.counter_of.assign(static_cast<size_t>(a_.n_states()), k_none);
+        for (size_t rule = 0; rule < a_.rule_starts.size(); ++rule) {
+            const auto& counts = nfa_.rule_counts[rule];
+            if (!counts) continue;
+            const int32_t first = a_.rule_starts[rule];
+            const int32_t end = rule + 1 < a_.rule_starts.size() ? a_.rule_starts[rule + 1] : a_.n_states();
+            Counter::States states;
+            for (int32_t state = first; state < end; ++state) {
+                a_.counter_of[static_cast<size_t>(state)] = static_cast<int32_t>(a_.counters.size());
+                std::vector<int32_t>& next = states.next.emplace_back();
+                for (int32_t symbol = 0; symbol < a_.n_symbols; ++symbol)
+                    if (const int32_t to = a_.step(state, symbol); to >= 0) next.push_back(to - first);
+                for (const Automaton::Call& call : a_.calls_of(state))
+                    if (has_text[static_cast<size_t>(call.rule)] != 0) next.push_back(call.next - first);
+                std::ranges::sort(next);
+                next.erase(std::unique(next.begin(), next.end()), next.end());
+                states.accepts.push_back(a_.accepts[static_cast<size_t>(state)]);
+                states.is_counted.push_back(a_.is_counted[static_cast<size_t>(state)]);
             }
-            for (size_t rule = 0; rule < has_text.size(); ++rule) {
-                if (has_text[rule] != 0 || !goes_on(static_cast<size_t>(a_.rule_starts[rule]))) continue;
-                has_text[rule] = 1;
-                has_changed = true;
+            const std::string& name = grammar_.rules()[rule].name;
+            a_.counters.push_back(
+                {Counter(states, counts->least, counts->most, name, counter_steps_left_), first});
+        }
+    }
+
+    // Whether the text can end from each state on, and each rule has a text that is not empty.
+    struct Ends {
+        std::vector<uint8_t> can_end;
+        std::vector<uint8_t> has_text;
+    };
+
+    // A counter knows the ends of its rule from those of the rules called, so both are found in turns.
+    Ends find_ends() {
+        Ends ends;
+        ends.has_text.assign(a_.rule_starts.size(), 1);
+        while (true) {
+            add_counters(ends.has_text);
+            Ends found = find_ends_with_counters();
+            const bool is_settled = std::ranges::all_of(a_.counters, [&](const Automaton::Counted& counted) {
+                const int32_t counter = a_.counter_of[static_cast<size_t>(counted.first_state)];
+                for (int32_t state = counted.first_state;
+                     state < a_.n_states() && a_.counter_of[static_cast<size_t>(state)] == counter; ++state)
+                    for (const Automaton::Call& call : a_.calls_of(state))
+                        if (found.has_text[static_cast<size_t>(call.rule)] !=
+                            ends.has_text[static_cast<size_t>(call.rule)])
+                            return false;
+                return true;
+            });
+            ends = std::move(found);
+            if (is_settled) return ends;
+        }
+    }
+
+    Ends find_ends_with_counters() {
+        const auto n_states = static_cast<size_t>(a_.n_states());
+        const size_t n_rules = a_.rule_starts.size();
+        Ends ends{.can_end = std::vector<uint8_t>(n_states, 0), .has_text = std::vector<uint8_t>(n_rules, 0)};
+        struct CallFrom {
+            int32_t state;
+            int32_t rule;
+            int32_t next;
+        };
+        std::vector<std::vector<int32_t>> before(n_states);         // sources of transitions
+        std::vector<std::vector<CallFrom>> calls_before(n_states);  // by the state after the call
+        std::vector<std::vector<CallFrom>> callers(n_rules);
+        std::vector<int32_t> rule_of_start(n_states, k_none);
+        std::vector<size_t> ending;     // states from which the text can end, not yet followed
+        std::vector<size_t> with_text;  // rules, not yet followed
+        const auto set_end = [&](size_t state) {
+            if (ends.can_end[state] != 0) return;
+            ends.can_end[state] = 1;
+            ending.push_back(state);
+        };
+        const auto set_text = [&](size_t rule) {
+            if (ends.has_text[rule] != 0) return;
+            ends.has_text[rule] = 1;
+            with_text.push_back(rule);
+        };
+        const auto set_goes_on = [&](int32_t state) {
+            const auto s = static_cast<size_t>(state);
+            if (a_.counter_of[s] != k_none) return;
+            set_end(s);
+            if (rule_of_start[s] != k_none) set_text(static_cast<size_t>(rule_of_start[s]));
+        };
+        for (size_t rule = 0; rule < n_rules; ++rule)
+            rule_of_start[static_cast<size_t>(a_.rule_starts[rule])] = static_cast<int32_t>(rule);
+        for (int32_t state = 0; state < a_.n_states(); ++state) {
+            for (int32_t symbol = 0; symbol < a_.n_symbols; ++symbol) {
+                const int32_t to = a_.step(state, symbol);
+                if (to < 0) continue;
+                auto& sources = before[static_cast<size_t>(to)];
+                if (sources.empty() || sources.back() != state) sources.push_back(state);
+            }
+            for (const Automaton::Call& call : a_.calls_of(state)) {
+                calls_before[static_cast<size_t>(call.next)].push_back({state, call.rule, call.next});
+                callers[static_cast<size_t>(call.rule)].push_back({state, call.rule, call.next});
             }
         }
-        const auto start = static_cast<size_t>(a_.rule_starts[static_cast<size_t>(a_.start_rule)]);
-        if (can_end[start] == 0) fail(Status::invalid, "no text fits the constraint");
+        for (size_t state = 0; state < n_states; ++state) {
+            if (a_.counter_of[state] == k_none) {
+                if (a_.accepts[state] != 0) set_end(state);
+                continue;
+            }
+            const Automaton::Counted& counted = a_.counters[static_cast<size_t>(a_.counter_of[state])];
+            if (counted.counter.is_ever_alive(state - static_cast<size_t>(counted.first_state)))
+                set_end(state);
+            if (rule_of_start[state] != k_none && a_.goes_on(static_cast<int32_t>(state), 0))
+                set_text(static_cast<size_t>(rule_of_start[state]));
+        }
+        while (!ending.empty() || !with_text.empty()) {
+            if (!ending.empty()) {
+                const size_t state = ending.back();
+                ending.pop_back();
+                for (const int32_t from : before[state]) set_goes_on(from);
+                for (const CallFrom& call : calls_before[state])
+                    if (ends.has_text[static_cast<size_t>(call.rule)] != 0) set_goes_on(call.state);
+                continue;
+            }
+            const size_t rule = with_text.back();
+            with_text.pop_back();
+            for (const CallFrom& call : callers[rule])
+                if (ends.can_end[static_cast<size_t>(call.next)] != 0) set_goes_on(call.state);
+        }
+        return ends;
+    }
+
+    // Removes transitions that lead to no end of the text, so that every text that can go on can also end.
+    void drop_dead_ends() {
+        const auto [can_end, has_text] = find_ends();
+        const auto n_states = static_cast<size_t>(a_.n_states());
+        const auto n_symbols = static_cast<size_t>(a_.n_symbols);
+        const auto start_rule = static_cast<size_t>(a_.start_rule);
+        const int32_t start = a_.rule_starts[start_rule];
+        if (has_text[start_rule] == 0 && !a_.accepts_at(start, 0))
+            fail(Status::invalid, "no text fits the constraint");
 
         for (int32_t& to : a_.next)
             if (to >= 0 && can_end[static_cast<size_t>(to)] == 0) to = k_none;
@@ -195,8 +308,12 @@ class Builder {
         a_.calls = std::move(kept);
 
         a_.lasts.resize(n_states);
-        for (size_t state = 0; state < n_states; ++state)
-            a_.lasts[state] = a_.accepts[state] != 0 && !goes_on(state) ? 1 : 0;
+        for (size_t state = 0; state < n_states; ++state) {
+            const auto row = std::span(a_.next).subspan(state * n_symbols, n_symbols);
+            const bool goes_on = std::ranges::any_of(row, [](int32_t to) { return to >= 0; }) ||
+                                 !a_.calls_of(static_cast<int32_t>(state)).empty();
+            a_.lasts[state] = a_.accepts[state] != 0 && !goes_on ? 1 : 0;
+        }
     }
 
     // Orders the rules depth first along the calls that they begin with: a rule comes before the rules that it begins with.
@@ -243,6 +360,12 @@ class Builder {
         kind.assign(a_.accepts.begin(), a_.accepts.end());
         std::vector<int64_t> n_of_kind(2, 0);
         for (const int32_t k : kind) ++n_of_kind[static_cast<size_t>(k)];
+        for (size_t state = 0; state < n_states; ++state) {  // those that count are of different kinds
+            if (a_.counter_of[state] == k_none) continue;
+            --n_of_kind[static_cast<size_t>(kind[state])];
+            kind[state] = static_cast<int32_t>(n_of_kind.size());
+            n_of_kind.push_back(1);
+        }
         const std::vector<std::vector<int32_t>> before = states_before();
         std::vector<int32_t> to_look_at(n_states);
         std::iota(to_look_at.begin(), to_look_at.end(), 0);
@@ -316,9 +439,11 @@ class Builder {
     const Grammar& grammar_;
     Nfa nfa_;
     size_t longest_token_;
+    size_t share_;
     Automaton a_;
     std::vector<std::vector<int32_t>> symbols_of_set_;
     std::map<int32_t, int32_t> symbol_of_token_;
+    size_t counter_steps_left_ = Counter::k_most_steps;
 
     // Data of the rule that is being made deterministic:
     size_t rule_ = 0;
@@ -331,8 +456,32 @@ class Builder {
 
 }  // namespace
 
-Automaton make_automaton(const Grammar& grammar, size_t longest_token) {
-    return Builder(grammar, longest_token).build();
+int32_t Automaton::count_in_counted(int32_t state, int32_t count, const Counted& counted) const noexcept {
+    const int64_t entered =
+        is_counted[static_cast<size_t>(state)] != 0 ? counted.counter.after(count) : int64_t{count};
+    const auto place = static_cast<size_t>(state - counted.first_state);
+    if (entered == Counter::k_none || !counted.counter.is_alive(place, entered)) return k_none;
+    return static_cast<int32_t>(entered);
+}
+
+bool Automaton::goes_on(int32_t state, int32_t count) const noexcept {
+    const auto is_open = [&](int32_t to) { return to != k_none && count_in(to, count) != k_none; };
+    for (int32_t symbol = 0; symbol < n_symbols; ++symbol)
+        if (is_open(step(state, symbol))) return true;
+    return std::ranges::any_of(calls_of(state), [&](const Call& call) { return is_open(call.next); });
+}
+
+std::vector<int32_t> Automaton::kind_of(int32_t state, int32_t count, size_t longest_token) const {
+    std::vector<int32_t> key = {kinds[static_cast<size_t>(state)]};
+    const int32_t counter = counter_of[static_cast<size_t>(state)];
+    if (counter == k_none) return key;
+    counters[static_cast<size_t>(counter)].counter.append_rows(count, static_cast<int64_t>(longest_token) + 1,
+                                                               key);
+    return key;
+}
+
+Automaton make_automaton(const Grammar& grammar, size_t longest_token, size_t share) {
+    return Builder(grammar, longest_token, share).build();
 }
 
 }  // namespace minim::constraint

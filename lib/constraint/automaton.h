@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "constraint/counter.h"
 #include "constraint/grammar.h"
 
 namespace minim::constraint {
@@ -34,8 +35,18 @@ struct Automaton {
     std::vector<Call> calls;
     std::vector<uint8_t> accepts;  // by state; 1: the rule's text may end here
     std::vector<uint8_t> lasts;    // by state; 1: the rule's text ends here, as nothing else can follow
-    // By state: its kind. States of one kind allow the same tokens: no token is long enough to distinguish them.
+    // By state: its kind. States of one kind allow the same tokens, with equal counts: no token is long enough to distinguish
+    // them.
     std::vector<int32_t> kinds;
+
+    // Rules that count (Grammar::counted): a place in such a rule is a state with a count, which is 0 in all other rules.
+    struct Counted {
+        Counter counter;
+        int32_t first_state;
+    };
+    std::vector<int32_t> counter_of;  // by state: index into `counters`, or k_none
+    std::vector<uint8_t> is_counted;  // by state; 1: entering it counts
+    std::vector<Counted> counters;
 
     std::vector<int32_t> rule_starts;  // by rule: its first state
     std::vector<int32_t> call_order;   // by rule: its place in an order in which no rule begins with a call
@@ -56,11 +67,35 @@ struct Automaton {
         const auto s = static_cast<size_t>(state);
         return std::span(calls).subspan(call_begins[s], call_begins[s + 1] - call_begins[s]);
     }
-    bool is_last(int32_t state) const noexcept { return lasts[static_cast<size_t>(state)] != 0; }
+    // Returns the count in a state that is entered from one with this count; k_none if the rule cannot end after that.
+    int32_t count_in(int32_t state, int32_t count) const noexcept {
+        const int32_t counter = counter_of[static_cast<size_t>(state)];
+        return counter == k_none ? 0 : count_in_counted(state, count, counters[static_cast<size_t>(counter)]);
+    }
+    // Returns whether the rule's text may end in a state with this count.
+    bool accepts_at(int32_t state, int32_t count) const noexcept {
+        if (accepts[static_cast<size_t>(state)] == 0) return false;
+        const int32_t counter = counter_of[static_cast<size_t>(state)];
+        return counter == k_none || counters[static_cast<size_t>(counter)].counter.may_accept(count);
+    }
+    // Returns whether the rule's text ends here, as nothing else can follow.
+    bool is_last(int32_t state, int32_t count) const noexcept {
+        if (lasts[static_cast<size_t>(state)] != 0) return true;
+        return counter_of[static_cast<size_t>(state)] != k_none && accepts_at(state, count) &&
+               !goes_on(state, count);
+    }
+    // Returns what determines the tokens of a state with this count: places with equal keys allow the same ones.
+    std::vector<int32_t> kind_of(int32_t state, int32_t count, size_t longest_token) const;
+
+    // Returns whether more of the rule's text can follow.
+    bool goes_on(int32_t state, int32_t count) const noexcept;
+
+  private:
+    int32_t count_in_counted(int32_t state, int32_t count, const Counted& counted) const noexcept;
 };
 
-// `longest_token` in bytes. Throws invalid if no text fits the grammar, and unsupported, with the name of a rule, if the
+// `longest_token` in bytes. The limits of the tables are divided by `share`. Throws invalid if no text fits the grammar, and unsupported, with the name of a rule, if the
 // tables would be too large.
-Automaton make_automaton(const Grammar& grammar, size_t longest_token);
+Automaton make_automaton(const Grammar& grammar, size_t longest_token, size_t share = 1);
 
 }  // namespace minim::constraint

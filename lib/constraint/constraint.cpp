@@ -35,18 +35,18 @@ Constraint::Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokeniz
                                 trie_->longest_token())),
       finder_(automaton_, *tokenizer_, *trie_) {}
 
-std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state) const {
-    const int32_t kind = automaton_.kinds[static_cast<size_t>(state)];
+std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state, int32_t count) const {
+    std::vector<int32_t> kind = automaton_.kind_of(state, count, trie_->longest_token());
     const std::lock_guard lock(mutex_);
     const auto known = tokens_.find(kind);
     if (known != tokens_.end()) return known->second;
 
-    auto tokens = std::make_shared<const StateTokens>(finder_.find(state));
+    auto tokens = std::make_shared<const StateTokens>(finder_.find(state, count));
     if (tokens_bytes_ + tokens->bytes() > k_most_kept_bytes) {
         tokens_.clear();
         tokens_bytes_ = 0;
     }
-    tokens_.emplace(kind, tokens);
+    tokens_.emplace(std::move(kind), tokens);
     tokens_bytes_ += tokens->bytes();
     return tokens;
 }

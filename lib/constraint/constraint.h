@@ -11,7 +11,9 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include "base/hash.h"
 #include "constraint/automaton.h"
 #include "constraint/state_tokens.h"
 #include "constraint/token_trie.h"
@@ -35,7 +37,7 @@ class Constraint {
     std::optional<int32_t> starts_after() const noexcept { return starts_after_; }
     std::optional<int32_t> opens_with() const noexcept { return opens_with_; }
 
-    std::shared_ptr<const StateTokens> state_tokens(int32_t state) const;
+    std::shared_ptr<const StateTokens> state_tokens(int32_t state, int32_t count) const;
 
     // Returns whether `text` is a complete answer: the text of its tokens, including markup. With starts_after, the
     // constrained part may begin after any occurrence of that token's text.
@@ -52,7 +54,8 @@ class Constraint {
 
     mutable std::mutex mutex_;
     mutable StateTokensFinder finder_;
-    mutable std::unordered_map<int32_t, std::shared_ptr<const StateTokens>> tokens_;  // by kind
+    mutable std::unordered_map<std::vector<int32_t>, std::shared_ptr<const StateTokens>, VectorHash<int32_t>>
+        tokens_;  // by kind
     mutable uint64_t tokens_bytes_ = 0;
 };
 

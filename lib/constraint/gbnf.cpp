@@ -148,10 +148,12 @@ class Parser {
     Part repeated(Part part) {
         for (int64_t n = 0; here().kind == Kind::repeat; ++n, ++at_) {
             if (n == k_most_open) fail_here("more than {} repetitions of one part", k_most_open);
-            part = grammar_.repeat(part, here().least, here().most);
+            part = grammar_.counted(part, here().least, here().most, name_of_rule());
         }
         return part;
     }
+
+    std::string name_of_rule() const { return grammar_.rules()[static_cast<size_t>(rule_->id.index)].name; }
 
     Part element() {
         switch (here().kind) {

@@ -289,16 +289,16 @@ class Lexer {
         counts.least = least.value_or(0);
         counts.most = most.value_or(-1);
         if (most && *most < counts.least) fail_here("the count {{{},{}}} goes down", counts.least, *most);
-        if (std::max(counts.least, counts.most) > k_most_repeats) {
+        if (std::max(counts.least, counts.most) > k_most_counted) {
             fail_in_grammar(Status::unsupported, line_, "a count above {}, the largest that is supported",
-                            k_most_repeats);
+                            k_most_counted);
         }
     }
 
     std::optional<int64_t> number() {
         std::optional<int64_t> value;
         for (; is_digit(peek()); ++at_)
-            value = std::min<int64_t>(value.value_or(0) * 10 + (peek() - '0'), k_most_repeats + 1);
+            value = std::min<int64_t>(value.value_or(0) * 10 + (peek() - '0'), k_most_counted + 1);
         return value;
     }
 

@@ -66,8 +66,30 @@ Part Grammar::graph(Graph graph) {
     return add({.kind = Kind::graph, .value = static_cast<int32_t>(graphs_.size() - 1)});
 }
 
+Part Grammar::counted(Graph graph, int64_t least, int64_t most, std::string name) {
+    const int64_t count = std::max(least, most);
+    if (count > k_most_counted) {
+        fail(Status::unsupported, "'{}' has a count of {} in a constraint; at most {} can be kept", name,
+             count, k_most_counted);
+    }
+    if (most >= 0 && most < least) return nothing();
+    const RuleId rule = add_rule(std::move(name), this->graph(std::move(graph)));
+    rules_.back().counts = Counts{least, most};
+    return call(rule);
+}
+
+Part Grammar::counted(Part part, int64_t least, int64_t most, std::string name) {
+    constexpr int64_t k_few = 16;  // copies are faster
+    if (std::max(least, most) <= k_few) return repeat(part, least, most);
+    if ((*this)[part].kind != Kind::call) part = call(add_rule(name, part));
+    Graph graph;
+    graph.accepts = {1};
+    graph.edges = {{0, 0, part}};
+    return counted(std::move(graph), least, most, std::move(name));
+}
+
 RuleId Grammar::declare(std::string name) {
-    rules_.push_back({std::move(name), nothing()});
+    rules_.push_back({std::move(name), nothing(), std::nullopt});
     return {static_cast<int32_t>(rules_.size() - 1)};
 }
 

@@ -6,6 +6,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +52,12 @@ class Grammar {
         std::vector<uint8_t> accepts;  // by state
     };
     Part graph(Graph graph);
+    // Returns the texts of a graph that enter `least` to `most` of its states after the first (`most` < 0: any number), as a rule of
+    // its own. The automaton counts them instead of having copies. No text of an edge may be the beginning of another one
+    // that leaves the same state, unless all edges are calls.
+    Part counted(Graph graph, int64_t least, int64_t most, std::string name);
+    // The same as repeat(), counted if there are many.
+    Part counted(Part part, int64_t least, int64_t most, std::string name);
 
     // Rules have names for messages, and may be called before they are defined.
     RuleId declare(std::string name);
@@ -68,9 +75,14 @@ class Grammar {
         int64_t most = 0;           // repeat; -1: no end
         std::vector<Part> parts{};  // of sequence, choice, repeat
     };
+    struct Counts {
+        int64_t least;
+        int64_t most;  // -1: no end
+    };
     struct Rule {
         std::string name;
         Part body;
+        std::optional<Counts> counts;  // of the states of the body, a graph
     };
     const Expression& operator[](Part part) const { return expressions_[static_cast<size_t>(part.index)]; }
     const std::vector<ByteSet>& byte_sets() const noexcept { return byte_sets_; }
@@ -90,6 +102,9 @@ class Grammar {
 
 // The most repeats of a part: each repeat is a copy in the automaton.
 constexpr int64_t k_most_repeats = 100'000;
+
+// The largest count of Grammar::counted.
+constexpr int64_t k_most_counted = 1'000'000'000;
 
 // Returns the grammar that accepts exactly these texts.
 Grammar grammar_of_choices(std::span<const std::string_view> texts);

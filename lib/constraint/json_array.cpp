@@ -34,8 +34,8 @@ class ArrayWriter {
           contains_(json::find(&flat, "contains")),
           is_unique_(json::find(&flat, "uniqueItems") != nullptr),
           n_prefix_(prefix_ != nullptr ? std::ssize(prefix_->items) : 0),
-          least_(count_in(flat, "minItems", 0, where)),
-          most_(count_in(flat, "maxItems", -1, where)) {}
+          least_(count_in(flat, "minItems", 0, where, k_most_counted)),
+          most_(count_in(flat, "maxItems", -1, where, k_most_counted)) {}
 
     Part write() {
         if (items_ != nullptr && items_->is_boolean() && !items_->boolean) limit_to(n_prefix_);

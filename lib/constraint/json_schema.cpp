@@ -68,13 +68,13 @@ Spelling ascii_spelling(Grammar& grammar) {
 
 }  // namespace
 
-int64_t count_in(const Value& flat, const char* key, int64_t otherwise, const std::string& where) {
+int64_t count_in(const Value& flat, const char* key, int64_t otherwise, const std::string& where,
+                 int64_t limit) {
     const Value* value = json::find(&flat, key);
     if (value == nullptr) return otherwise;
     const int64_t count = count_of(*value).value_or(otherwise);
-    if (count > k_most_repeats)
-        fail(Status::unsupported, "{}: '{}' {}; at most {} can be kept", where, key, value->text,
-             k_most_repeats);
+    if (count > limit)
+        fail(Status::unsupported, "{}: '{}' {}; at most {} can be kept", where, key, value->text, limit);
     return count;
 }
 
@@ -189,15 +189,25 @@ Part JsonSchema::string(const Value& flat, const std::string& where) {
     const bool has_texts = has_any(flat, {"patterns", "formats", "!patterns", "!formats"}) ||
                            !excluded(flat, Value::Kind::string).empty();
     if (!has_texts) {
-        const int64_t least = count_in(flat, "minLength", 0, where);
-        const int64_t most = count_in(flat, "maxLength", -1, where);
+        const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
+        const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
         if (least == 0 && most < 0) return text_.string();
         if (most >= 0 && most < least) return grammar_.nothing();
-        return text_.quoted(grammar_.repeat(text_.any_character(), least, most));
+        const Grammar::Graph any{.edges = {{0, 0, text_.any_character()}}, .accepts = {1}};
+        return text_.quoted(grammar_.counted(any, least, most, where));
     }
     const auto texts = string_texts(flat, where);
     if (!texts) return text_.string();
-    return text_.quoted(part_of(grammar_, *texts, text_.spelling()));
+    return text_.quoted(part_of_length(*texts, flat, text_.spelling(), where));
+}
+
+Part JsonSchema::part_of_length(const TextAutomaton& texts, const Value& flat, const Spelling& spelling,
+                                const std::string& where) {
+    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    Grammar::Graph graph = graph_of(texts, spelling);
+    if (least == 0 && most < 0) return grammar_.graph(std::move(graph));
+    return grammar_.counted(std::move(graph), least, most, where);
 }
 
 std::optional<TextAutomaton> JsonSchema::string_texts(const Value& flat, const std::string& where) {
@@ -222,13 +232,22 @@ std::optional<TextAutomaton> JsonSchema::string_texts(const Value& flat, const s
     std::vector<std::string> others;
     for (const Value* other : excluded(flat, Value::Kind::string)) others.push_back(other->text);
     if (!others.empty()) keep(other_texts(listed_texts(others)));
-    const int64_t least = count_in(flat, "minLength", 0, where);
-    const int64_t most = count_in(flat, "maxLength", -1, where);
-    if (most >= 0 && most < least)
-        keep(TextAutomaton{.classes = {}, .next = {}, .accepts = {0}});
-    else if (least > 0 || most >= 0)
-        keep(texts_of_length(least, most));
     return texts;
+}
+
+TextAutomaton JsonSchema::texts_with_length(const Value& flat, const std::string& where) {
+    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    const auto texts = string_texts(flat, where);
+    if (most >= 0 && most < least) return {.classes = {}, .next = {}, .accepts = {0}};
+    if (std::max(least, most) > k_most_repeats)
+        fail(Status::unsupported, "{}: a length of {}; at most {} can be kept here", where,
+             std::max(least, most), k_most_repeats);
+    const TextAutomaton lengths = texts_of_length(least, most);
+    if (!texts) return lengths;
+    TextAutomaton all = both(*texts, lengths, where);
+    document_.work().count_states(all.n_states(), where);
+    return all;
 }
 
 TextAutomaton JsonSchema::strings_of(const Value& schema, const std::string& where) {
@@ -242,7 +261,7 @@ TextAutomaton JsonSchema::strings_of(const Value& schema, const std::string& whe
         }
         const Value* type = json::find(&alternative, "type");
         if (type != nullptr && !is_of_type(string_value(""), *type)) continue;
-        all = either(all, string_texts(alternative, where).value_or(texts_of_length(0, -1)), where);
+        all = either(all, texts_with_length(alternative, where), where);
     }
     return listed.empty() ? all : either(all, listed_texts(listed), where);
 }

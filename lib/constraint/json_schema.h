@@ -43,8 +43,11 @@ class JsonSchema {
     static std::vector<std::string> types_of(const json::Value& flat);
     Part of_type(std::string_view type, const json::Value& flat, const std::string& where);
 
-    // Returns the texts of the strings that such an alternative allows; nothing if it allows all.
+    // Returns the texts of the strings that such an alternative allows, of any length; nothing if it allows all.
     std::optional<TextAutomaton> string_texts(const json::Value& flat, const std::string& where);
+    // Returns those of the texts, in this spelling, that have the length which the alternative requires.
+    Part part_of_length(const TextAutomaton& texts, const json::Value& flat, const Spelling& spelling,
+                        const std::string& where);
     // Returns the strings that fit a schema.
     TextAutomaton strings_of(const json::Value& schema, const std::string& where);
 
@@ -52,6 +55,7 @@ class JsonSchema {
     Part flat(const json::Value& flat, const std::string& where);
     Part number(const json::Value& flat, bool is_integer, const std::string& where);
     Part string(const json::Value& flat, const std::string& where);
+    TextAutomaton texts_with_length(const json::Value& flat, const std::string& where);
     Part array(const json::Value& flat, const std::string& where);
     Part object(const json::Value& flat, const std::string& where);
 
@@ -69,7 +73,8 @@ class JsonSchema {
 };
 
 // Returns the count that a keyword of a flat schema gives. Throws unsupported if it is too large to enforce.
-int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where);
+int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where,
+                 int64_t limit = k_most_repeats);
 
 // Returns the grammar of the values that fit the schema.
 Grammar grammar_of_schema(const json::Value& schema);

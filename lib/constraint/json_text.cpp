@@ -48,8 +48,8 @@ std::string escaped(char32_t c) {
 Part separated(JsonText& json, Part item, int64_t least, int64_t most) {
     Grammar& grammar = json.grammar();
     if (most == 0) return grammar.empty();
-    const Part more = grammar.repeat(grammar.sequence({json.comma(), item}), std::max<int64_t>(least - 1, 0),
-                                     most < 0 ? -1 : most - 1);
+    const Part more = grammar.counted(grammar.sequence({json.comma(), item}), std::max<int64_t>(least - 1, 0),
+                                      most < 0 ? -1 : most - 1, "items");
     const Part items = grammar.sequence({item, more});
     return least > 0 ? items : grammar.optional(items);
 }

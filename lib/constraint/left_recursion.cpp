@@ -122,6 +122,12 @@ class Rewriter {
                                   return state(s).kind == Kind::call && state(s).value == first;
                               });
         if (!is_cycle) return;
+        for (const int32_t member : group) {
+            if (!nfa_.rule_counts[static_cast<size_t>(member)]) continue;
+            fail(Status::unsupported,
+                 "the constraint's part '{}' begins with itself, within a repetition that is counted",
+                 grammar_.rules()[static_cast<size_t>(member)].name);
+        }
         for (const int32_t member : group) rule(member).group = static_cast<int32_t>(groups_.size());
         groups_.push_back(std::move(group));
     }

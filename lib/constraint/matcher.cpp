@@ -24,11 +24,13 @@ Matcher::Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab,
 std::span<const uint64_t> Matcher::allowed() {
     if (allowed_is_known_) return allowed_;
     std::ranges::fill(allowed_, 0);
-    // Places are sorted: those of one state follow each other.
+    // Places are sorted: those of one state and count follow each other.
     const auto all = positions_.places(position_);
     const std::vector<Positions::Place> places(all.begin(), all.end());
     for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
-        while (end < places.size() && places[end].state == places[begin].state) ++end;
+        while (end < places.size() && places[end].state == places[begin].state &&
+               places[end].count == places[begin].count)
+            ++end;
         allow_from(std::span(places).subspan(begin, end - begin));
     }
     for (const TokenTrie::Twin& twin : constraint_->trie().twins())
@@ -42,7 +44,7 @@ std::span<const uint64_t> Matcher::allowed() {
 }
 
 void Matcher::allow_from(std::span<const Positions::Place> places) {
-    const auto tokens = constraint_->state_tokens(places[0].state);
+    const auto tokens = constraint_->state_tokens(places[0].state, places[0].count);
     for (const int32_t token : tokens->few) allow(token);
     for (size_t word = 0; word < tokens->bits.size(); ++word) allowed_[word] |= tokens->bits[word];
     if (tokens->exits.empty()) return;

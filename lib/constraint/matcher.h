@@ -43,7 +43,7 @@ class Matcher {
     bool is_allowed(int32_t token) const noexcept {
         return (allowed_[static_cast<size_t>(token) / 64] >> (static_cast<size_t>(token) % 64) & 1) != 0;
     }
-    void allow_from(std::span<const Positions::Place> places);  // of one state
+    void allow_from(std::span<const Positions::Place> places);  // of one state and count
     // How far a text is.
     struct Progress {
         bool waits_for_start;  // for starts_after

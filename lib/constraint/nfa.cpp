@@ -21,6 +21,7 @@ class Builder {
     Nfa build() {
         for (const Grammar::Rule& rule : grammar_.rules()) {
             rule_ = &rule;
+            nfa_.rule_counts.push_back(counts_of(rule));
             nfa_.rule_begins.push_back(add({.kind = NfaState::Kind::accept}));
             nfa_.rule_starts.push_back(build(rule.body, nfa_.rule_begins.back()));
         }
@@ -102,7 +103,10 @@ class Builder {
 
     int32_t build_graph(const Grammar::Graph& graph, int32_t next) {
         std::vector<int32_t> starts;  // by state of the graph
-        for (const uint8_t accepts : graph.accepts) starts.push_back(split(-1, accepts != 0 ? next : -1));
+        for (const uint8_t accepts : graph.accepts) {
+            starts.push_back(split(-1, accepts != 0 ? next : -1));
+            nfa_.states.back().is_counted = rule_->counts.has_value();
+        }
         std::vector<int32_t> ways(graph.accepts.size(), -1);
         for (const Grammar::Graph::Edge& edge : graph.edges) {
             int32_t& way = ways[static_cast<size_t>(edge.from)];
@@ -110,6 +114,16 @@ class Builder {
         }
         for (size_t i = 0; i < starts.size(); ++i) nfa_.states[static_cast<size_t>(starts[i])].out = ways[i];
         return starts[0];
+    }
+
+    // Parts that may be empty can be added until there are enough.
+    std::optional<Grammar::Counts> counts_of(const Grammar::Rule& rule) const {
+        auto counts = rule.counts;
+        if (!counts) return counts;
+        const auto& graph = grammar_.graphs()[static_cast<size_t>(grammar_[rule.body].value)];
+        for (const Grammar::Graph::Edge& edge : graph.edges)
+            if (may_be_empty(edge.part)) counts->least = 0;
+        return counts;
     }
 
     bool may_be_empty(const Grammar::Graph& graph) const {
@@ -137,6 +151,8 @@ class Builder {
             has_changed = false;
             for (size_t rule = 0; rule < grammar_.rules().size(); ++rule) {
                 if (rule_may_be_empty_[rule] || !may_be_empty(grammar_.rules()[rule].body)) continue;
+                const auto counts = counts_of(grammar_.rules()[rule]);
+                if (counts && counts->least > 0) continue;
                 rule_may_be_empty_[rule] = true;
                 has_changed = true;
             }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "constraint/grammar.h"
@@ -22,12 +23,14 @@ struct NfaState {
     int32_t value = -1;
     int32_t out = -1;
     int32_t other = -1;
+    bool is_counted = false;  // a state of the graph of a rule that counts: entering it counts
 };
 
 struct Nfa {
     std::vector<NfaState> states;
     std::vector<ByteSet> byte_sets;
     std::vector<int32_t> rule_starts;
+    std::vector<std::optional<Grammar::Counts>> rule_counts;  // by rule
     std::vector<int32_t>
         rule_begins;  // by rule: the first of its states, which accepts; no other rule's lie between
 

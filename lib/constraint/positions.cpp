@@ -21,10 +21,10 @@ int32_t Positions::start_of(int32_t rule) {
     return alone_in(automaton_->rule_starts[static_cast<size_t>(rule)]);
 }
 
-int32_t Positions::alone_in(int32_t state) {
+int32_t Positions::alone_in(int32_t state, int32_t count) {
     found_.clear();
-    found_.push_back({state, frame_of({{k_end_of_text, 0}})});
-    found_end_ = automaton_->accepts[static_cast<size_t>(state)] != 0;
+    found_.push_back({state, count, frame_of({{k_end_of_text, 0, 0}})});
+    found_end_ = automaton_->accepts_at(state, count);
     return position_of_found();
 }
 
@@ -51,8 +51,10 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
     for (const Place& place : entries_[static_cast<size_t>(position)].readers) {
         const int32_t state = automaton_->step(place.state, symbol);
         if (state == Automaton::k_none) continue;
-        if (!automaton_->is_last(state)) found_.push_back({state, place.frame});
-        if (automaton_->accepts[static_cast<size_t>(state)] != 0) return_to(place.frame);
+        const int32_t count = automaton_->count_in(state, place.count);
+        if (count == Automaton::k_none) continue;
+        if (!automaton_->is_last(state, count)) found_.push_back({state, count, place.frame});
+        if (automaton_->accepts_at(state, count)) return_to(place.frame);
     }
     const int32_t next = position_of_found();
     next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)] = next;
@@ -72,7 +74,7 @@ int32_t Positions::position_of_found() {
     if (found_.empty() && !found_end_) return k_dead;
     reduce(found_);
     PlaceList key = found_;
-    if (found_end_) key.push_back({k_end_of_text, 0});
+    if (found_end_) key.push_back({k_end_of_text, 0, 0});
     const auto known = numbers_.find(key);
     if (known != numbers_.end()) return known->second;
 
@@ -104,10 +106,12 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
     std::map<int32_t, Called> called;  // by place in the order
     const auto add_calls = [&](const Place& place) {
         for (const Automaton::Call& call : automaton_->calls_of(place.state)) {
+            const int32_t count = automaton_->count_in(call.next, place.count);
+            if (count == Automaton::k_none) continue;
             Called& entry = called[automaton_->call_order[static_cast<size_t>(call.rule)]];
             entry.rule = call.rule;
-            if (!automaton_->is_last(call.next)) {
-                entry.returns.push_back({call.next, place.frame});
+            if (!automaton_->is_last(call.next, count)) {
+                entry.returns.push_back({call.next, count, place.frame});
                 continue;
             }
             // A call at the very end of a rule returns to where that rule returns.
@@ -119,7 +123,7 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
     while (!called.empty()) {
         const Called entry = std::move(called.begin()->second);
         called.erase(called.begin());
-        const Place start = {automaton_->rule_starts[static_cast<size_t>(entry.rule)],
+        const Place start = {automaton_->rule_starts[static_cast<size_t>(entry.rule)], 0,
                              frame_of(entry.returns)};
         readers.push_back(start);
         add_calls(start);
@@ -139,7 +143,7 @@ int32_t Positions::frame_of(PlaceList returns) {
             continue;
         }
         frame.reached.push_back(place);
-        if (automaton_->accepts[static_cast<size_t>(place.state)] == 0) continue;
+        if (!automaton_->accepts_at(place.state, place.count)) continue;
         const Frame& below = frames_[static_cast<size_t>(place.frame)];
         frame.reached.insert(frame.reached.end(), below.reached.begin(), below.reached.end());
         frame.may_end |= below.may_end;
@@ -156,19 +160,21 @@ int32_t Positions::frame_of(PlaceList returns) {
     return number;
 }
 
-// Sorts the places and drops those that another one of the same state makes superfluous. Later frames are usually the ones
+// Sorts the places and drops those that another one of the same state and count makes superfluous. Later frames are usually the ones
 // that allow more.
 void Positions::reduce(PlaceList& places) {
     std::ranges::sort(places);
     places.erase(std::unique(places.begin(), places.end()), places.end());
-    const auto has_state = [](const Place& a, const Place& b) { return a.state == b.state; };
-    if (std::ranges::adjacent_find(places, has_state) == places.end()) return;
+    const auto are_alike = [](const Place& a, const Place& b) {
+        return a.state == b.state && a.count == b.count;
+    };
+    if (std::ranges::adjacent_find(places, are_alike) == places.end()) return;
     PlaceList kept;  // backwards
     for (size_t i = places.size(); i-- > 0;) {
         bool is_kept = true;
         for (size_t n = 0; n < std::min(kept.size(), k_most_compared) && is_kept; ++n) {
             const Place& other = kept[kept.size() - 1 - n];
-            if (other.state != places[i].state) break;
+            if (!are_alike(other, places[i])) break;
             is_kept = !is_within(places[i].frame, other.frame, k_most_depth);
         }
         if (is_kept) kept.push_back(places[i]);
@@ -193,7 +199,8 @@ bool Positions::is_within(int32_t frame, int32_t other, int depth) {
             continue;
         }
         is_inside = std::ranges::any_of(into.reached, [&](const Place& reached) {
-            return reached.state == place.state && is_within(place.frame, reached.frame, depth - 1);
+            return reached.state == place.state && reached.count == place.count &&
+                   is_within(place.frame, reached.frame, depth - 1);
         });
     }
     is_within_.emplace(key, is_inside);
@@ -204,8 +211,8 @@ bool Positions::is_within(int32_t frame, int32_t other, int depth) {
 void Positions::count_stored(size_t n_places) {
     n_stored_ += n_places;
     if (n_stored_ > k_most_stored) {
-        fail(Status::unsupported, "the constraint is too ambiguous: a text can be read in more than {} ways",
-             k_most_stored);
+        fail(Status::unsupported,
+             "the constraint is too ambiguous: following a text takes more than {} places", k_most_stored);
     }
 }
 

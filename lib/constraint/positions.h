@@ -31,8 +31,8 @@ class Positions {
 
     // Returns the position before any text of the rule.
     int32_t start_of(int32_t rule);
-    // Returns the position in a state whose rule no other rule has called: the text ends where the rule ends.
-    int32_t alone_in(int32_t state);
+    // Returns the position in a state, with this count, whose rule no other rule has called: the text ends where the rule ends.
+    int32_t alone_in(int32_t state, int32_t count = 0);
 
     int32_t step(int32_t position, int32_t symbol) {
         const int32_t known = next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)];
@@ -49,9 +49,10 @@ class Positions {
         return entries_[static_cast<size_t>(position)].places.empty();
     }
 
-    // A state of a rule, and the frame that tells where the text continues when the rule ends.
+    // A state of a rule, with its count if the rule counts, and the frame that tells where the text continues when the rule ends.
     struct Place {
         int32_t state;
+        int32_t count;
         int32_t frame;
         bool operator==(const Place&) const = default;
         // clang-tidy mistakes the 0 of the generated comparison for a pointer.
@@ -61,7 +62,7 @@ class Positions {
     std::span<const Place> places(int32_t position) const noexcept {
         return entries_[static_cast<size_t>(position)].places;
     }
-    // Returns the position after the end of a rule whose places these are: all have one state.
+    // Returns the position after the end of a rule whose places these are: all have one state and count.
     int32_t after(std::span<const Place> places);
 
     // Returns true if the cache is large enough to drop some entries.

@@ -34,19 +34,20 @@ StateTokensFinder::StateTokensFinder(const Automaton& automaton, const tokenizer
       n_words_((static_cast<size_t>(trie.n_vocab()) + 63) / 64),
       positions_(automaton) {}
 
-StateTokens StateTokensFinder::find(int32_t state) {
+StateTokens StateTokensFinder::find(int32_t state, int32_t count) {
     if (positions_.are_many()) positions_ = Positions(*automaton_);
+    start_ = positions_.alone_in(state, count);
     for (size_t i = references_.size(); i-- > 0;) {
-        auto tokens = tokens_like(references_[i], state);
+        auto tokens = tokens_like(references_[i]);
         if (!tokens) continue;
         const auto used = references_.begin() + static_cast<std::ptrdiff_t>(i);
         std::rotate(used, used + 1, references_.end());
         return *std::move(tokens);
     }
-    return try_all(state);
+    return try_all();
 }
 
-StateTokens StateTokensFinder::try_all(int32_t state) {
+StateTokens StateTokensFinder::try_all() {
     const auto nodes = trie_->nodes();
     const auto n_symbols = static_cast<size_t>(automaton_->n_symbols);
     const auto& symbol_of_byte = automaton_->symbol_of_byte;
@@ -54,7 +55,7 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     positions_of_.clear();
     place_of_.clear();
     next_.clear();
-    add_place(found, positions_.alone_in(state));
+    add_place(found, start_);
     // One entry more than needed: each node is written as an entry, which the next node overwrites unless the node is a
     // token's.
     allowed_.resize(static_cast<size_t>(trie_->n_vocab()) + 1);
@@ -127,8 +128,8 @@ int32_t StateTokensFinder::add_place(Reference& found, int32_t position) {
 }
 
 // Returns the tokens of a state that has the transitions of the reference; nothing if its transitions differ.
-std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& reference, int32_t state) {
-    if (!find_places(reference, state)) return std::nullopt;
+std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& reference) {
+    if (!find_places(reference)) return std::nullopt;
     StateTokens found;
     if (!add_refused(reference, found)) return std::nullopt;
     for (const NodeAt& exit : reference.exits) {
@@ -175,8 +176,7 @@ std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& refer
 }
 
 // Finds the state's position at each place of the reference. Returns false if many tokens have other transitions.
-bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
-    start_ = positions_.alone_in(state);
+bool StateTokensFinder::find_places(const Reference& reference) {
     positions_of_.assign(reference.may_end.size(), k_not_seen);
     positions_of_[0] = start_;
     size_t n_mixed = 0;

@@ -40,7 +40,7 @@ class StateTokensFinder {
     StateTokensFinder(const Automaton& automaton, const tokenizer::Tokenizer& tokenizer,
                       const TokenTrie& trie);
 
-    StateTokens find(int32_t state);
+    StateTokens find(int32_t state, int32_t count = 0);
 
   private:
     static constexpr int32_t k_dead = Positions::k_dead;
@@ -68,11 +68,11 @@ class StateTokensFinder {
         std::vector<NodeAt> refused;   // nodes with which texts fail, and the place before them
     };
 
-    StateTokens try_all(int32_t state);
+    StateTokens try_all();
     int32_t follow(Reference& found, int32_t from, int32_t symbol);
     int32_t add_place(Reference& found, int32_t position);
-    std::optional<StateTokens> tokens_like(const Reference& reference, int32_t state);
-    bool find_places(const Reference& reference, int32_t state);
+    std::optional<StateTokens> tokens_like(const Reference& reference);
+    bool find_places(const Reference& reference);
     int32_t position_at(int32_t place, int32_t node);
     std::string_view text_of(int32_t node) const;
     bool add_refused(const Reference& reference, StateTokens& found);

@@ -314,7 +314,7 @@ Spelling utf8_spelling(Grammar& grammar) {
     };
 }
 
-Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& spelling) {
+Grammar::Graph graph_of(const TextAutomaton& automaton, const Spelling& spelling) {
     std::unordered_map<std::vector<int32_t>, Part, VectorHash<int32_t>> spelled;  // by classes
     Grammar::Graph graph;
     for (size_t state = 0; state < automaton.n_states(); ++state) {
@@ -334,7 +334,11 @@ Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& s
         }
     }
     graph.accepts = automaton.accepts;
-    return grammar.graph(std::move(graph));
+    return graph;
+}
+
+Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& spelling) {
+    return grammar.graph(graph_of(automaton, spelling));
 }
 
 }  // namespace minim::constraint

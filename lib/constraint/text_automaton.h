@@ -63,6 +63,7 @@ using Spelling = std::function<Part(const CodePoints&)>;
 // Returns the spelling that writes characters in UTF-8. The grammar must outlive it.
 Spelling utf8_spelling(Grammar& grammar);
 
+Grammar::Graph graph_of(const TextAutomaton& automaton, const Spelling& spelling);
 Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& spelling);
 
 }  // namespace minim::constraint

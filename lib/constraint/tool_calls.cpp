@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "chat/markup.h"
+#include "constraint/automaton.h"
 #include "constraint/json_schema.h"
 #include "constraint/object_members.h"
 #include "constraint/regex.h"
@@ -47,6 +48,7 @@ class Writer {
     // Returns one call: <invoke name="...">, its parameters, </invoke>. Without a schema there are no parameters.
     Part call(const std::string& name, const Value* parameters) {
         check_name(name, "tools");
+        begin_tool();
         const std::string where = "tool " + name;
         std::vector<Part> bodies;
         if (parameters == nullptr) {
@@ -63,6 +65,20 @@ class Writer {
     }
 
   private:
+    // The limits of a tool's work are its own, as long as the tools do not need very much together.
+    void begin_tool() {
+        constexpr size_t k_most_tools = 8;  // that reach a limit
+        n_members_ += work_.n_members;
+        n_checked_ += work_.n_checked;
+        n_states_ += work_.n_states;
+        work_ = {};
+        if (n_members_ > k_most_tools * SchemaWork::k_most_members)
+            work_.n_members = SchemaWork::k_most_members;
+        if (n_checked_ > k_most_tools * SchemaWork::k_most_checked)
+            work_.n_checked = SchemaWork::k_most_checked;
+        if (n_states_ > k_most_tools * SchemaWork::k_most_states) work_.n_states = SchemaWork::k_most_states;
+    }
+
     Part parameter_list(JsonSchema& json, const Value& flat, const std::string& where) {
         const auto named = [&](const std::string& name, const Value& schema) {
             check_name(name, where);
@@ -119,7 +135,7 @@ class Writer {
     Part raw_string(JsonSchema& json, const Value& flat, const std::string& where) {
         const auto texts = json.string_texts(flat, where);
         const TextAutomaton kept = texts ? both(*texts, without_end_, where) : without_end_;
-        return part_of(grammar_, kept, spelling_);
+        return json.part_of_length(kept, flat, spelling_, where);
     }
 
     Grammar& grammar_;
@@ -128,7 +144,10 @@ class Writer {
     TextAutomaton without_end_;
     TextAutomaton names_;
     Part value_end_;
-    SchemaWork work_;  // of all tools
+    SchemaWork work_;       // of the last tool
+    size_t n_members_ = 0;  // of the tools before it, as in SchemaWork
+    size_t n_checked_ = 0;
+    size_t n_states_ = 0;
 };
 
 Part tag(Grammar& grammar, const tokenizer::Tokenizer& tokenizer, std::string_view text) {
@@ -136,11 +155,15 @@ Part tag(Grammar& grammar, const tokenizer::Tokenizer& tokenizer, std::string_vi
     return token ? grammar.token(*token) : grammar.text(text);
 }
 
-std::vector<std::string> relax_tool(const std::string& name, Value& parameters) {
+// With `n_tools` > 0, the automaton of the tool takes at most this part of what a list may have.
+std::vector<std::string> relax_tool(const std::string& name, Value& parameters, size_t n_tools) {
     const auto compile = [&](const Value& schema) {
         Grammar grammar;
         JsonText text(grammar);
-        Writer(grammar, text).call(name, &schema);
+        const Part call = Writer(grammar, text).call(name, &schema);
+        if (n_tools == 0) return;
+        grammar.start_with(call);
+        make_automaton(grammar, 1, n_tools);
     };
     return relax(parameters, compile, "tool " + name);
 }
@@ -167,11 +190,21 @@ Grammar grammar_of_tool_calls(const Value& tools, const ToolChoice& choice,
         Value relaxed;
         if (choice.relaxes && parameters != nullptr) {
             relaxed = *parameters;
-            std::vector<std::string> notes = relax_tool(name->text, relaxed);
+            std::vector<std::string> notes =
+                relax_tool(name->text, relaxed, choice.divides_limits ? tools.items.size() : 0);
             if (left_out != nullptr) std::ranges::move(notes, std::back_inserter(*left_out));
             parameters = &relaxed;
         }
-        calls.push_back(writer.call(name->text, parameters));
+        try {
+            calls.push_back(writer.call(name->text, parameters));
+        } catch (const Error& error) {  // of the tools together
+            if (!choice.relaxes || error.status() != Status::unsupported) throw;
+            if (left_out != nullptr)
+                left_out->push_back(
+                    format_text("tool {} is left out as a whole: {}", name->text, error.what()));
+            relaxed = boolean_schema(true);
+            calls.push_back(writer.call(name->text, &relaxed));
+        }
     }
     if (calls.empty()) {
         if (choice.name.empty()) fail(Status::invalid, "tools: the list is empty");

@@ -18,6 +18,8 @@ struct ToolChoice {
     std::string name;        // the tool to call; empty: any
     bool is_single = false;  // exactly one call, not one or several
     bool relaxes = false;    // keywords that cannot be enforced are left out (relaxed_schema.h)
+    // With `relaxes`: also keywords that make the automaton of a tool larger than its part of what the list may have.
+    bool divides_limits = false;
 };
 
 // `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the inner

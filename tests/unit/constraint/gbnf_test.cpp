@@ -159,6 +159,38 @@ TEST_CASE("rules may refer to themselves") {
     check_examples(examples, of_gbnf);
 }
 
+TEST_CASE("repetitions are counted exactly") {
+    const auto times = [](std::string_view text, size_t n) {
+        std::string all;
+        for (size_t i = 0; i < n; ++i) all += text;
+        return all;
+    };
+    const std::vector<Example> examples = {
+        {"root ::= \"ab\"{17,19} \"!\"",
+         {times("ab", 17) + "!", times("ab", 19) + "!"},
+         {times("ab", 16) + "!", times("ab", 20) + "!", times("ab", 17) + "a!"}},
+        {"root ::= [a-c]{1000}", {times("abca", 250)}, {times("a", 999), times("a", 1001)}},
+        {"root ::= (\"a\" | \"aa\"){20,22}",
+         {times("a", 20), times("a", 44), times("a", 31)},
+         {times("a", 19), times("a", 45)}},
+        {"root ::= (\"a\"?){20,30} \"b\"", {"b", times("a", 30) + "b"}, {times("a", 31) + "b"}},
+        {"root ::= (\"a\"{17,18} \",\"){17,}",
+         {times(times("a", 17) + ",", 17), times(times("a", 18) + ",", 40)},
+         {times(times("a", 17) + ",", 16), times(times("a", 19) + ",", 17)}},
+        {"root ::= \"(\" root{0,20} \")\"",
+         {"()", "(()(()))", "(" + times("()", 20) + ")"},
+         {"(" + times("()", 21) + ")", "(()"}},
+        {"root ::= \"x\" endless{20} | \"y\"\nendless ::= \"a\" endless", {"y"}, {"x"}},
+        {"root ::= a{20} | \"y\"\na ::= (b \"c\"){17}\nb ::= \"a\" b", {"y"}, {"a"}},
+        {"root ::= .{0,1000000}", {"", times("a", 5000)}, {"\xFF"}},
+    };
+    check_examples(examples, of_gbnf);
+    Language dead = of_gbnf("root ::= \"x\" endless{20} | \"y\"\nendless ::= \"a\" endless");
+    CHECK_FALSE(dead.has_start("x"));
+    refused("root ::= \"a\"{1000000001}", Status::unsupported, "line 1: a count above 1000000000");
+    refused("root ::= (root \"a\"){20} | \"b\"", Status::unsupported, "'root (line 1)' begins with itself");
+}
+
 TEST_CASE("random grammars have exactly the texts of their rules") {
     std::mt19937 random(7);
     int n_with_texts = 0;

@@ -2,6 +2,7 @@
 #include "constraint/state_tokens.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -59,8 +60,32 @@ struct Expected {
     bool operator==(const Expected&) const = default;
 };
 
-// Returns the expected tokens of each state, found by following each node's text on its own.
-std::vector<Expected> expected_of(const Automaton& automaton, const Words& words) {
+struct At {
+    int32_t state;
+    int32_t count;
+};
+
+// Returns all states, those that count with each of their counts.
+std::vector<At> all_places(const Automaton& automaton) {
+    std::vector<At> places;
+    for (int32_t state = 0; state < automaton.n_states(); ++state) {
+        const int32_t counter = automaton.counter_of[static_cast<size_t>(state)];
+        for (int64_t count = 0, last = -1; count != last && count != Counter::k_none;) {
+            last = count;
+            const int32_t first =
+                counter >= 0 ? automaton.counters[static_cast<size_t>(counter)].first_state : 0;
+            if (counter < 0 || automaton.counters[static_cast<size_t>(counter)].counter.is_alive(
+                                   static_cast<size_t>(state - first), count))
+                places.push_back({state, static_cast<int32_t>(count)});
+            if (counter >= 0) count = automaton.counters[static_cast<size_t>(counter)].counter.after(count);
+        }
+    }
+    return places;
+}
+
+// Returns the expected tokens of each place, found by following each node's text on its own.
+std::vector<Expected> expected_of(const Automaton& automaton, const std::vector<At>& places,
+                                  const Words& words) {
     Positions positions(automaton);
     const auto nodes = words.trie.nodes();
     std::vector<std::string> texts;
@@ -71,10 +96,10 @@ std::vector<Expected> expected_of(const Automaton& automaton, const Words& words
         texts.push_back(text);
     }
     std::vector<Expected> all;
-    for (int32_t state = 0; state < automaton.n_states(); ++state) {
+    for (const At& place : places) {
         Expected expected;
         expected.bits.resize(words.n_mask_words());
-        const int32_t start = positions.alone_in(state);
+        const int32_t start = positions.alone_in(place.state, place.count);
         for (size_t i = 0; i < nodes.size(); ++i) {
             const int32_t position = positions.read(start, texts[i]);
             if (position == Positions::k_dead) continue;
@@ -100,19 +125,26 @@ Expected as_expected(const StateTokens& tokens, const Words& words) {
 // Checks the tokens of all states, whichever states were asked for before.
 void check_states(const Grammar& grammar, const Words& words) {
     const Automaton automaton = make_automaton(grammar, words.trie.longest_token());
-    const std::vector<Expected> expected = expected_of(automaton, words);
-    std::vector<int32_t> states(expected.size());
-    std::iota(states.begin(), states.end(), 0);
+    // Places of one kind have the same tokens.
+    std::map<std::vector<int32_t>, std::vector<uint64_t>> bits_of_kind;
+    const std::vector<At> places = all_places(automaton);
+    const std::vector<Expected> expected = expected_of(automaton, places, words);
+    std::vector<size_t> states(expected.size());
+    std::iota(states.begin(), states.end(), size_t{0});
     std::mt19937 random(5);
     for (int round = 0; round < 6; ++round) {
         if (round == 1) std::ranges::reverse(states);
         if (round > 1) std::ranges::shuffle(states, random);
         StateTokensFinder finder(automaton, *words.tokenizer, words.trie);
-        for (const int32_t state : states) {
-            const Expected found = as_expected(finder.find(state), words);
-            const Expected& right = expected[static_cast<size_t>(state)];
+        for (const size_t state : states) {
+            const Expected found = as_expected(finder.find(places[state].state, places[state].count), words);
+            const Expected& right = expected[state];
             if (found.bits != right.bits) FAIL("round " << round << ": tokens of state " << state);
             if (found.exits != right.exits) FAIL("round " << round << ": exits of state " << state);
+            const auto kind =
+                automaton.kind_of(places[state].state, places[state].count, words.trie.longest_token());
+            if (bits_of_kind.try_emplace(kind, found.bits).first->second != found.bits)
+                FAIL("state " << state << " is of the wrong kind");
         }
     }
 }
@@ -125,6 +157,8 @@ TEST_CASE("the tokens of a state are those whose bytes it reads") {
         const char* schema = GENERATE(
             R"({})", R"({"type": "string", "maxLength": 40})", R"({"type": "string", "minLength": 15})",
             R"({"type": "string", "minLength": 3, "maxLength": 9})",
+            R"({"type": "string", "pattern": "^([a-z]{3} )*$", "minLength": 10, "maxLength": 30})",
+            R"({"type": "array", "items": {"type": "integer"}, "minItems": 18, "maxItems": 25})",
             R"({"type": "array", "items": {"type": "string", "maxLength": 5}, "maxItems": 7})",
             R"({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string", "maxLength": 20},
                 "c": {"type": "string", "maxLength": 60}, "d": {"type": "string", "pattern": "^[a-z ]{2,30}$"}}})");

@@ -98,6 +98,64 @@ TEST_CASE("the choice names the tool and the number of calls") {
     CHECK_FALSE(fits(call(k_now + k_now), single));
 }
 
+TEST_CASE("long texts of several tools are counted, and not copied") {
+    std::string tools = "[";
+    for (int i = 0; i < 5; ++i) {
+        tools += std::string(i > 0 ? "," : "") + R"({"name": "t)" + std::to_string(i) +
+                 R"(", "parameters": {"properties": {
+            "a": {"type": "string", "minLength": 2, "maxLength": 5000},
+            "b": {"type": "string", "pattern": "^[a-z]+( [a-z]+)*$", "maxLength": 5000},
+            "c": {"type": "array", "maxItems": 500, "items": {"type": "string", "maxLength": 4000}},
+            "d": {"type": "object", "properties": {"e": {"type": "string", "maxLength": 2000000}}, "required": ["e"]},
+            "f": {"enum": ["x", "y"]}}, "required": ["a"]}})";
+    }
+    tools += "]";
+    const Grammar grammar = grammar_of(tools);
+    const Automaton automaton = make_automaton(grammar, 100);
+    CHECK(automaton.n_states() < 5000);  // 65,000 a text otherwise
+    const auto has = [&](const std::string& inside) {
+        return fits(call("<invoke name=\"t3\">\n" + inside + "</invoke>\n"), {}, tools);
+    };
+    const std::string two = parameter("a", "xy");
+    const auto words = [](size_t n) { return std::string(n, 'w'); };
+    CHECK(has(two));
+    CHECK_FALSE(has(parameter("a", "x")));
+    CHECK(has(parameter("a", words(5000))));
+    CHECK_FALSE(has(parameter("a", words(5001))));
+    CHECK(has(parameter("a", words(4998) + "\xC3\xA9<")));
+    CHECK_FALSE(has(parameter("a", words(4999) + "\xC3\xA9<")));
+    CHECK(has(two + parameter("b", words(4998) + " w")));
+    CHECK_FALSE(has(two + parameter("b", words(4999) + " ")));
+    CHECK_FALSE(has(two + parameter("b", words(4999) + " w")));
+    CHECK(has(two + parameter("c", "[\"" + words(4000) + "\", \"\"]")));
+    CHECK_FALSE(has(two + parameter("c", "[\"" + words(4001) + "\"]")));
+    std::string items = "\"\"";
+    for (int i = 1; i < 500; ++i) items += ",\"\"";
+    CHECK(has(two + parameter("c", "[" + items + "]")));
+    CHECK_FALSE(has(two + parameter("c", "[" + items + ",\"\"]")));
+    CHECK(has(two + parameter("d", "{\"e\": \"" + words(6000) + "\"}")));
+}
+
+TEST_CASE("a tool that cannot be enforced frees no other tool") {
+    std::string large = R"({"name": "large", "parameters": {"properties": {"p": {"enum": [)";
+    for (int i = 0; i < 60'000; ++i) large += "\"" + std::to_string(i * 7919) + " is one of the values\", ";
+    large += R"("x"]}}}})";
+    const std::string small =
+        R"({"name": "small", "parameters": {"properties": {"p": {"enum": ["Oslo", "Rome"]}}, "required": ["p"]}})";
+    const json::Value tools = json::parse("[" + large + "," + small + "]", "tools", json::Source::argument);
+    std::vector<std::string> left_out;
+    const Grammar grammar = grammar_of_tool_calls(
+        tools, {.name = "", .relaxes = true, .divides_limits = true}, *k_tokenizer, &left_out);
+    REQUIRE(left_out.size() == 1);
+    CHECK(left_out[0].starts_with("tool large"));
+    const auto constraint = std::make_shared<const Constraint>(
+        grammar, k_tokenizer, std::make_shared<const TokenTrie>(*k_tokenizer), std::nullopt);
+    CHECK(constraint->matches(call("<invoke name=\"small\">\n" + parameter("p", "Oslo") + "</invoke>\n")));
+    CHECK_FALSE(
+        constraint->matches(call("<invoke name=\"small\">\n" + parameter("p", "Bern") + "</invoke>\n")));
+    CHECK(constraint->matches(call("<invoke name=\"large\">\n" + parameter("p", "Bern") + "</invoke>\n")));
+}
+
 TEST_CASE("tools that cannot be called are refused, by name") {
     expect_error(Status::invalid, "a list is expected", [] { grammar_of("{}"); });
     expect_error(Status::invalid, "the list is empty", [] { grammar_of("[]"); });
