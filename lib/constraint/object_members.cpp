@@ -102,9 +102,10 @@ class MemberList {
         const Value* additional = keyword("additionalProperties");
         const Value* patterns = keyword("patternProperties");
         const size_t n_patterns = patterns != nullptr ? patterns->keys.size() : 0;
-        const bool names_none = writing_.empty_properties_close
-                                    ? keyword("properties") == nullptr && names_.empty()
-                                    : names_.empty();
+        // Names that are not allowed, as in the alternative of `dependentRequired` without the name, leave the others open.
+        const Value* properties = keyword("properties");
+        const bool are_closed = writing_.empty_properties_close && properties != nullptr && names_.empty();
+        const bool names_none = named_.empty() && !are_closed;
         const bool has_too_few = least > std::ssize(named_) && n_patterns == 0;
         const bool is_open =
             additional != nullptr ? !is_false(*additional) : (names_none && n_patterns == 0) || has_too_few;

@@ -253,10 +253,11 @@ void SchemaDocument::add_dependent(const Value& schema, Alternatives& results, c
             const Value& wanted = dependent->items[i];
             if (wanted.is_array() && wanted.items.empty()) continue;
             Alternatives either = {one_member("properties", one_member(name, boolean_schema(false)))};
+            // Members that no other keyword names come in this order: the name after those that it depends on.
             Value has_name = one_member("required", array_value({string_value(name)}));
             Value then = wanted.is_array() ? one_member("required", wanted) : wanted;
             const Alternatives with =
-                expand_all({std::move(has_name), std::move(then)}, where + "/" + key, depth);
+                expand_all({std::move(then), std::move(has_name)}, where + "/" + key, depth);
             either.insert(either.end(), with.begin(), with.end());
             results = merge_each(results, either, where);
         }

@@ -222,6 +222,31 @@ TEST_CASE("combinations") {
     });
 }
 
+TEST_CASE("conditions on names that no keyword describes") {
+    const std::vector<Example> examples = {
+        {R"({"type": "object", "dependentRequired": {"b": ["a"]}})",
+         {"{}", R"({"a":1})", R"({"a":1,"b":2})", R"({"c":[]})"},
+         {R"({"b":1})", R"({"c":1,"b":2})"}},
+        {R"({"type": "object", "dependentRequired": {"c": ["a", "b"]}})",
+         {"{}", R"({"a":1,"b":2})", R"({"a":1,"b":2,"c":3})"},
+         {R"({"a":1,"c":2})", R"({"c":1})"}},
+        {R"({"type": "object", "dependentSchemas": {"b": {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}}})",
+         {R"({"a":1,"b":2})", R"({"a":"x"})", R"({"b":2})"},
+         {R"({"a":"x","b":2})", R"({"a":1,"b":"x"})"}},
+        {R"({"type": "object", "dependentSchemas": {"a": true, "b": false}})",
+         {"{}", R"({"a":1})", R"({"c":1})"},
+         {R"({"b":1})", R"({"a":1,"b":2})"}},
+        {R"({"type": "object", "dependencies": {"b": ["a"], "d": {"required": ["c"]}}})",
+         {"{}", R"({"a":1})", R"({"a":1,"b":2})", R"({"c":1,"d":2})"},
+         {R"({"b":1})", R"({"d":1})"}},
+        {R"({"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}})",
+         {"{}", R"({"c":1})", R"({"a":1,"b":2})"},
+         {R"({"a":1})"}},
+        {R"({"type": "object", "properties": {"a": false}})", {"{}", R"({"b":1})"}, {R"({"a":1})"}},
+    };
+    check_examples(examples, of_schema);
+}
+
 TEST_CASE("references, also to itself") {
     check({
         {R"({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}})", {"1"}, {R"("a")"}},
