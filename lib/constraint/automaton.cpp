@@ -46,13 +46,14 @@ class Builder {
         std::array<int32_t, 256> of_byte{};
         int32_t n_symbols = 1;
         for (const ByteSet& set : nfa_.byte_sets) {
-            std::map<std::pair<int32_t, bool>, int32_t> names;
+            std::array<int32_t, 512> names{};  // by symbol and whether the set has it, from 1
+            int32_t n_names = 0;
             for (size_t byte = 0; byte < 256; ++byte) {
-                const auto [name, is_new] =
-                    names.try_emplace({of_byte[byte], set[byte]}, static_cast<int32_t>(names.size()));
-                of_byte[byte] = name->second;
+                int32_t& name = names[2 * static_cast<size_t>(of_byte[byte]) + (set[byte] ? 1 : 0)];
+                if (name == 0) name = ++n_names;
+                of_byte[byte] = name - 1;
             }
-            n_symbols = static_cast<int32_t>(names.size());
+            n_symbols = n_names;
         }
         a_.symbol_of_byte = of_byte;
         symbols_of_set_.resize(nfa_.byte_sets.size());

@@ -27,7 +27,10 @@ Part Grammar::text(std::string_view bytes) {
 
 Part Grammar::byte_in(const ByteSet& bytes) {
     if (bytes.none()) return nothing();
-    return add({.kind = Kind::byte, .value = place_of(bytes, byte_sets_)});
+    const auto [known, is_new] =
+        byte_set_numbers_.try_emplace(bytes, static_cast<int32_t>(byte_sets_.size()));
+    if (is_new) byte_sets_.push_back(bytes);
+    return add({.kind = Kind::byte, .value = known->second});
 }
 
 Part Grammar::token(int32_t id) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace minim::constraint {
@@ -95,6 +96,7 @@ class Grammar {
 
     std::vector<Expression> expressions_;
     std::vector<ByteSet> byte_sets_;  // no two alike
+    std::unordered_map<ByteSet, int32_t> byte_set_numbers_;
     std::vector<Graph> graphs_;
     std::vector<Rule> rules_;
     RuleId start_;

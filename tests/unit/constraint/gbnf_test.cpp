@@ -236,6 +236,25 @@ TEST_CASE("ambiguity does not make positions grow with the text") {
     }
 }
 
+TEST_CASE("hostile grammars end in an automaton or an error, soon") {
+    std::string text = "root ::= \"a\"";
+    for (int i = 0; i < 20'000; ++i) text += " | \"k" + std::to_string(i) + "\"";
+    CHECK(of_gbnf(text).has("k19999"));
+    text = "root ::= r0\n";
+    for (int i = 0; i < 10'000; ++i)
+        text += "r" + std::to_string(i) + " ::= \"x\" r" + std::to_string(i + 1) + "?\n";
+    CHECK(of_gbnf(text + "r10000 ::= \"a\"").has("xxx"));
+    refused("root ::= " + std::string(10'000, '(') + "\"a\"" + std::string(10'000, ')'), Status::invalid,
+            "rule 'root': more than 200 groups");
+    CHECK(of_gbnf("root ::= \"a\"{1,1000000}{1,1000000}{1,1000000}").has("aaa"));
+    refused("root ::= ((((\"a\"{1,16} \"b\"){1,16} \"c\"){1,16}){1,16}){1,16}", Status::unsupported,
+            "'root (line 1)'");
+    text = "root ::= r0\n";
+    for (int i = 0; i < 2000; ++i)
+        text += "r" + std::to_string(i) + " ::= r" + std::to_string((i + 1) % 2000) + " \"a\" | \"b\"\n";
+    refused(text, Status::unsupported, "begins with itself, and needs an automaton");
+}
+
 TEST_CASE("what is no grammar is refused with its line, rule and what to write") {
     const auto invalid = [](std::string_view text, const std::string& message) {
         refused(text, Status::invalid, message);
