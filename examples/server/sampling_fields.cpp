@@ -131,6 +131,16 @@ void read_bad_words(const Fields& request, const Serving& serving, SamplingField
     }
 }
 
+// Reads `seed`: any 64 bits. -1 is chance, as in llama.cpp and vLLM.
+std::optional<int64_t> read_seed(const Fields& request) {
+    const Json* value = request.find("seed");
+    if (value == nullptr) return std::nullopt;
+    if (value->is_number_unsigned()) return static_cast<int64_t>(value->get<uint64_t>());
+    const auto seed =
+        request.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+    return seed == -1 ? std::nullopt : seed;
+}
+
 // Reads `priority`. As in vLLM, lower values are handled earlier; in the engine, higher ones.
 int32_t read_priority(const Fields& request) {
     constexpr int64_t k_most = 1'000'000;
@@ -203,8 +213,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
     fields.loop_tokens = request.integer("loop_tokens", 0, 65536).value_or(0);
     fields.presence_penalty = request.number("presence_penalty", -2, 2).value_or(0);
     fields.frequency_penalty = request.number("frequency_penalty", -2, 2).value_or(0);
-    constexpr int64_t k_largest_seed = 9223372036854774784;  // the engine's limit
-    fields.seed = request.integer("seed", -k_largest_seed, k_largest_seed);
+    fields.seed = read_seed(request);
     fields.min_tokens = request.integer("min_tokens", 0, int64_t{1} << 40).value_or(0);
     fields.ignores_end = request.boolean("ignore_eos").value_or(false);
     fields.shows_end = !request.boolean("skip_special_tokens").value_or(true);

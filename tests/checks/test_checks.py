@@ -220,7 +220,10 @@ class Touches(Changed):
         self.git("add", "tools")
         self.git("commit", "-q", "-m", "third")
         script = self.root / "tools" / "checks" / "project.py"
-        status = lambda *folders: subprocess.run([sys.executable, script, "touches", *folders], check=False).returncode
+
+        def status(*folders):
+            return subprocess.run([sys.executable, script, "touches", *folders], check=False).returncode
+
         self.assertEqual(status("lib", "tools"), 0)
         self.assertEqual(status("lib", "tool"), 1)
         self.write("lib/a.cpp", "int c;\n")
