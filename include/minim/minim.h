@@ -405,8 +405,8 @@ typedef struct minim_plan_params {
        minim_engine_create does. 0: each sequence reserves the context. */
     int32_t for_engine;
     int64_t n_host_experts; /* as in minim_model_params */
-    uint64_t
-        expert_cache_bytes; /* as in minim_model_params; MINIM_EXPERT_CACHE_ROOM and 0: what is left beside the KV cache */
+    /* As in minim_model_params. MINIM_EXPERT_CACHE_ROOM and 0: what is left beside the KV cache. */
+    uint64_t expert_cache_bytes;
 } minim_plan_params;
 #define MINIM_PLAN_PARAMS_INIT                                                                             \
     {                                                                                                      \
@@ -447,11 +447,11 @@ enum minim_residence {
               mapped; with a warning if memory is the reason */
     MINIM_RESIDENCE_MAPPED =
         1, /* pages of the file, read when first used; the file must not shrink meanwhile. Folders with codes and scales in
-              separate tensors (FP8, NVFP4, AWQ) are read into memory all the same, with a line in the log; not
-              with `packed_file` */
+              separate tensors (FP8, NVFP4, AWQ), and files on a file system that maps none, are read into memory all
+              the same, with a line in the log; not with `packed_file` */
     MINIM_RESIDENCE_OWNED =
         2 /* read into memory of the process (with huge pages, if the system gives them) and packed for the kernels;
-             results have the same bits */
+             no file is mapped; results have the same bits */
 };
 
 enum minim_expand {
@@ -1334,9 +1334,9 @@ typedef struct minim_engine_params {
     /* The most tokens of one request, prompt and answer, at most kv_tokens. May exceed the context that the model was trained for, with
        a warning. 0: kv_tokens, or what fits in memory, at most the trained context. */
     uint64_t max_context;
-    int32_t
-        fewer_requests; /* 1: n_requests is a wish: fewer run at once if the KV cache has less than a page for each. 0: that is
-                               an error, unless n_requests is 0 or kv_tokens is not */
+    /* 1: n_requests is a wish: fewer run at once if the KV cache has less than a page for each. 0: that is an error, unless n_requests
+       is 0 or kv_tokens is not. */
+    int32_t fewer_requests;
     /* 1: computes a step of a prompt and one of an answer before the call returns, so that the first request does not pay for what
        devices and threads do once. Nothing of it stays in the prefix cache, in caches of experts, or in the counts of
        minim_engine_state. It reads the weights of one token. It is left out, with a line in the log, if layers are computed from files

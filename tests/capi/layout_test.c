@@ -67,7 +67,8 @@ FIELD(minim_model_params, fit_k_format, 148);
 FIELD(minim_model_params, fit_v_format, 152);
 FIELD(minim_model_params, fit_n_ubatch, 156);
 FIELD(minim_model_params, expert_profile, 160);
-SIZE(minim_model_params, 168);
+FIELD(minim_model_params, fit_requests, 168);
+SIZE(minim_model_params, 176);
 
 FIELD(minim_expert_cache, reserved, 4);
 FIELD(minim_expert_cache, n_places, 8);
@@ -235,7 +236,9 @@ FIELD(minim_engine_params, n_batch, 28);
 FIELD(minim_engine_params, n_prompt_rows, 32);
 FIELD(minim_engine_params, forget_prefixes, 36);
 FIELD(minim_engine_params, max_context, 40);
-SIZE(minim_engine_params, 48);
+FIELD(minim_engine_params, fewer_requests, 48);
+FIELD(minim_engine_params, warm_up, 52);
+SIZE(minim_engine_params, 56);
 
 FIELD(minim_engine_state, reserved, 4);
 FIELD(minim_engine_state, n_waiting, 8);
@@ -246,7 +249,11 @@ FIELD(minim_engine_state, n_preempted, 40);
 FIELD(minim_engine_state, n_pages, 48);
 FIELD(minim_engine_state, n_pages_held, 56);
 FIELD(minim_engine_state, n_pages_cached, 64);
-SIZE(minim_engine_state, 72);
+FIELD(minim_engine_state, max_context, 72);
+FIELD(minim_engine_state, n_requests, 80);
+FIELD(minim_engine_state, n_batch, 88);
+FIELD(minim_engine_state, sizes, 96);
+SIZE(minim_engine_state, 104);
 
 FIELD(minim_request_params, flags, 4);
 FIELD(minim_request_params, priority, 8);
