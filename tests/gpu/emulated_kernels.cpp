@@ -22,9 +22,10 @@ constexpr bool is_emulated([[maybe_unused]] Format format) {
 #ifdef MINIM_FULL_TESTS
     return true;
 #else
-    constexpr Format k_emulated[] = {Format::q8_0,   Format::nvfp4,  Format::q4_k,   Format::q6_k,
-                                     Format::iq4_xs, Format::iq4_ks, Format::iq5_k,  Format::iq6_k,
-                                     Format::iq2_s,  Format::iq3_s,  Format::iq2_kt, Format::tq2_0};
+    constexpr Format k_emulated[] = {Format::q4_0,  Format::q8_0,  Format::nvfp4,  Format::q4_k,
+                                     Format::q6_k,  Format::iq2_k, Format::iq3_k,  Format::iq4_k,
+                                     Format::iq5_k, Format::iq6_k, Format::iq4_xs, Format::iq4_ks,
+                                     Format::iq2_s, Format::iq3_s, Format::iq2_kt, Format::tq2_0};
     return std::ranges::find(k_emulated, format) != std::end(k_emulated);
 #endif
 }

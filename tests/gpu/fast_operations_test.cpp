@@ -62,7 +62,8 @@ TEST_CASE("gpu: packed weights of every format give the reference's products") {
     if (!has_devices(1)) return;
     Fixture f(Arithmetic::fast);
     const std::vector<Format> formats = packed_formats();
-    CHECK(formats.size() == 55);
+    // All of them on a GPU; without MINIM_FULL_TESTS those that emulated_kernels.cpp names.
+    CHECK((formats.size() == 55 || formats.size() == 16));
     for (const Format format : formats) {
         Random random(7);
         const int64_t block = traits(format).block_elems;

@@ -225,7 +225,7 @@ class Queue(unittest.TestCase):
             server.chat(HELLO, max_tokens=3)
 
     def test_timeouts_end_answers(self):
-        with Server("--timeout", "1") as server:
+        with Server("--answer-timeout", "1") as server:
             started = time.monotonic()
             choice = server.ok(CHAT, {**LONG, "n": 8})["choices"][0]
             self.assertEqual(choice["finish_reason"], "length")
