@@ -186,19 +186,14 @@ Part JsonSchema::number(const Value& flat, bool is_integer, const std::string& w
 }
 
 Part JsonSchema::string(const Value& flat, const std::string& where) {
-    const bool has_texts = has_any(flat, {"patterns", "formats", "!patterns", "!formats"}) ||
-                           !excluded(flat, Value::Kind::string).empty();
-    if (!has_texts) {
-        const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
-        const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
-        if (least == 0 && most < 0) return text_.string();
-        if (most >= 0 && most < least) return grammar_.nothing();
-        const Grammar::Graph any{.edges = {{0, 0, text_.any_character()}}, .accepts = {1}};
-        return text_.quoted(grammar_.counted(any, least, most, where));
-    }
-    const auto texts = string_texts(flat, where);
-    if (!texts) return text_.string();
-    return text_.quoted(part_of_length(*texts, flat, text_.spelling(), where));
+    // Nothing for a format that is not known, too: its length is kept all the same.
+    if (const auto texts = string_texts(flat, where))
+        return text_.quoted(part_of_length(*texts, flat, text_.spelling(), where));
+    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    if (least == 0 && most < 0) return text_.string();
+    const Grammar::Graph any{.edges = {{0, 0, text_.any_character()}}, .accepts = {1}};
+    return text_.quoted(grammar_.counted(any, least, most, where));
 }
 
 Part JsonSchema::part_of_length(const TextAutomaton& texts, const Value& flat, const Spelling& spelling,

@@ -139,6 +139,7 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
                  std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
       n_prompt_rows_(std::min(params_.n_batch, k_first_prompt_rows)) {
     pool_->keep_pages(n_pages_);
+    state_.n_pages = n_pages_;
     if (params_.warm_up) warm_up();
     log_.info("{}", sizes_text_);
     thread_ = start_thread("minim-engine", "the engine's thread", [this] { run(); });

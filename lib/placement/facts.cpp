@@ -211,7 +211,7 @@ void add_devices(std::string_view text, std::vector<DescribedDevice>& devices) {
         fail(Status::invalid, "'{}': {} devices are not possible; 1 to {} are", text, count, k_most);
     const size_t equals = rest.find('=');
     const std::optional<DeviceFacts> card = card_of(rest);
-    const std::string name = device_name(rest.substr(0, equals));
+    const std::string name = device_name(trimmed(rest.substr(0, equals)));
     if (!card && is_device_name(name) && !find_card(rest.substr(0, equals))) {
         if (count != 1) fail(Status::invalid, "'{}': {} devices cannot have one name", text, count);
         const std::string_view value =

@@ -279,7 +279,7 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     rates.host = {0, 1e9};
     const runtime::Stage balanced = stage_with(rates);
     CHECK(balanced.cache_bytes > k_all / 3);
-    CHECK(balanced.cache_bytes < k_all / 2);
+    CHECK(balanced.cache_bytes <= k_all / 2);
 
     // A fast device waits for the experts that steps copy, which more rows share.
     rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
