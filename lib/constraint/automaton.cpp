@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t k_most_entries = 16'000'000;  // of Automaton::next
 constexpr size_t k_most_states = 250'000;
+constexpr size_t k_most_ways = size_t{1} << 26;  // from the NFA states of all DFA states, one for each symbol
 
 constexpr int32_t k_none = Automaton::k_none;
 
@@ -128,15 +129,24 @@ class Builder {
     }
 
     void add_ways(const std::pair<const StateSet, int32_t>* entry) {
-        std::map<int32_t, StateSet> by_symbol;
+        for (StateSet& targets : by_symbol_) targets.clear();
+        by_symbol_.resize(static_cast<size_t>(a_.n_symbols));
+        const auto add_way = [&](int32_t symbol, int32_t to) {
+            if (++n_ways_ > k_most_ways / share_) {
+                fail(Status::unsupported,
+                     "the constraint's part '{}' has more than {} transitions in alternatives",
+                     grammar_.rules()[rule_].name, k_most_ways / share_);
+            }
+            by_symbol_[static_cast<size_t>(symbol)].push_back(to);
+        };
         std::map<int32_t, StateSet> by_rule;
         for (const int32_t s : entry->first) {
             const NfaState& state = nfa_.states[static_cast<size_t>(s)];
             if (state.kind == NfaState::Kind::byte) {
                 for (const int32_t symbol : symbols_of_set_[static_cast<size_t>(state.value)])
-                    by_symbol[symbol].push_back(state.out);
+                    add_way(symbol, state.out);
             } else if (state.kind == NfaState::Kind::token) {
-                by_symbol[symbol_of_token_.at(state.value)].push_back(state.out);
+                add_way(symbol_of_token_.at(state.value), state.out);
             } else if (state.kind == NfaState::Kind::call) {
                 by_rule[state.value].push_back(state.out);
             }
@@ -144,10 +154,12 @@ class Builder {
         const size_t row = static_cast<size_t>(entry->second) * static_cast<size_t>(a_.n_symbols);
         const StateSet* last_targets = nullptr;
         int32_t last_state = k_none;
-        for (const auto& [symbol, targets] : by_symbol) {
+        for (size_t symbol = 0; symbol < by_symbol_.size(); ++symbol) {
+            const StateSet& targets = by_symbol_[symbol];
+            if (targets.empty()) continue;
             if (last_targets == nullptr || *last_targets != targets) last_state = state_of(targets);
             last_targets = &targets;
-            a_.next[row + static_cast<size_t>(symbol)] = last_state;
+            a_.next[row + symbol] = last_state;
         }
         // States are processed in the order of their numbers, so that calls come in this order too.
         a_.call_begins.push_back(static_cast<uint32_t>(a_.calls.size()));
@@ -453,6 +465,8 @@ class Builder {
     std::vector<uint32_t> visited_;
     uint32_t visit_ = 0;
     std::vector<int32_t> stack_;
+    std::vector<StateSet> by_symbol_;  // where the symbols of one DFA state lead
+    size_t n_ways_ = 0;                // of all rules
 };
 
 }  // namespace
