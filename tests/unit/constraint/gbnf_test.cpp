@@ -236,6 +236,18 @@ TEST_CASE("ambiguity does not make positions grow with the text") {
     }
 }
 
+TEST_CASE("a text whose places are too many is refused by an error that says so") {
+    // The middle may be anywhere, and each of many endings may follow it.
+    std::string text = "root ::= [ab] | [ab] root (\"a\" | \"b\")";
+    for (int i = 0; i < 60; ++i) text += " | [ab] root \"a\" [ab]{" + std::to_string(i % 15 + 1) + "}";
+    const Automaton automaton = make_automaton(grammar_of_gbnf(text, nullptr), 64);
+    Positions positions(automaton);
+    const int32_t start = positions.start_of(automaton.start_rule);
+    CHECK(positions.read(start, std::string(50, 'a')) != Positions::k_dead);
+    CHECK_THROWS_WITH(positions.read(start, std::string(20'000, 'a')),
+                      "the constraint is too ambiguous: following a text takes more than 8388608 places");
+}
+
 TEST_CASE("hostile grammars end in an automaton or an error, soon") {
     std::string text = "root ::= \"a\"";
     for (int i = 0; i < 20'000; ++i) text += " | \"k" + std::to_string(i) + "\"";
