@@ -9,7 +9,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_stored = size_t{1} << 23;  // places: 96 MiB, and a step of an answer takes below a second
+constexpr size_t k_most_stored = size_t{1} << 23;  // places: 96 MiB
 // Whether a frame is within another one is only looked for so far: an unknown answer is no.
 constexpr int k_most_depth = 64;
 constexpr size_t k_most_pairs = 4096;  // of places of two frames
