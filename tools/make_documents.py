@@ -222,9 +222,10 @@ def options_page(minim):
     page = ["# Options\n\n<!-- Written by tools/make_documents.py from what `minim options` says; do not edit. -->\n",
             "The options of `minim`, its commands, and `minim-server`. An option is understood, or refused by its name, or the log says that it has no\n"
             "effect and why. Names are not abbreviated; underscores in long names count as hyphens. `--option=` is an option with an empty value.\n",
-            "Each option may also be an environment variable or a line of a file. `--ctx-size` is `MINIM_CTX_SIZE`; an empty variable counts as not set.\n"
-            "`--config FILE` (`MINIM_CONFIG`) reads lines `ctx-size = 65536`; `#` begins a comment, `[minim]`, `[minim-server]` or `[chat]` a part for\n"
-            "one program or command, `[\"a\", \"b\"]` are several values. The command line counts before the environment, the environment before the file.\n",
+            "Each option may also be an environment variable or a line of a file. `--ctx-size` is `MINIM_CTX_SIZE`; an empty variable counts as not set,\n"
+            "and the log names a variable that is nearly an option. `--config FILE` (`MINIM_CONFIG`) reads lines `ctx-size = 65536` or `c = 65536`;\n"
+            "`#` begins a comment, `[minim]`, `[minim-server]` or `[chat]` a part for one program or command, `[*]` one for all, and `[\"a\", \"b\"]`\n"
+            "are several values. The command line counts before the environment, the environment before the file.\n",
             "Counts of tokens may end in k (1000), K (1024), m, M, g or G, as in vLLM: `130k`. Sizes are 4GiB, 512M (of 1024) or 4GB (of 1000).\n"]
     for section in dict.fromkeys(row["section"] for row in made["options"]):
         rows = [row for row in made["options"] if row["section"] == section]

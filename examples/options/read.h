@@ -31,10 +31,15 @@ struct Reading {
 // Reads arguments, without the program's name and the command. Throws UsageError.
 Reading read_arguments(Command command, const std::vector<std::string>& arguments);
 
-// Adds the variables MINIM_CTX_SIZE and so on that are set and not empty. Variables of llama.cpp get a note. Throws UsageError.
+// Returns whether a value asks for nothing, so that an option that minim does not have may be given with it: "--mmproj none".
+bool asks_for_nothing(const Foreign& foreign, std::string_view name, std::string_view value);
+
+// Adds the variables MINIM_CTX_SIZE and so on that are set and not empty. Variables whose names are nearly right and those of llama.cpp
+// get a note. Throws UsageError.
 void add_environment(Command command, Reading& reading);
 
-// Adds the options of a file: lines `name = value`; # begins a comment, [minim] or [minim-server] a part for one program. Throws
+// Adds the options of a file: lines `name = value`; # begins a comment, [minim] or [minim-server] a part for one program,
+// [*] one for all. Throws
 // UsageError with the file and line.
 void add_config_file(Command command, const std::string& path, Reading& reading);
 

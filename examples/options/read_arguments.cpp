@@ -52,13 +52,6 @@ bool split_number(Argument& argument) {
     return true;
 }
 
-// Returns whether a value asks for nothing, so that an option that minim has not may be given with it.
-bool asks_for_nothing(std::string_view name, std::string_view value) {
-    constexpr std::array<std::string_view, 7> k_nothing = {"0", "0.0", "-1", "-1.0", "none", "off", "false"};
-    return std::find(k_nothing.begin(), k_nothing.end(), value) != k_nothing.end() ||
-           (name == "--nnodes" && value == "1");
-}
-
 // The commands that have a row, as "minim chat, minim-server".
 std::string owners(const Row& row) {
     std::string names;
@@ -102,7 +95,12 @@ class Reader {
             return;
         }
         if (argument.name == "--config") {
-            reading_.config_file = value_of(argument, false);
+            const std::string file = value_of(argument, false);
+            if (file.empty()) throw UsageError("--config: its value is missing: a file");
+            if (!reading_.config_file.empty())
+                throw UsageError(fmt::format("--config is there twice: '{}' and '{}'; one file is possible",
+                                             reading_.config_file, file));
+            reading_.config_file = file;
             return;
         }
         const Row* row = find_row(argument.name, command_);
@@ -138,6 +136,9 @@ class Reader {
 
     bool is_known(std::string_view text) const {
         const Argument argument = split(text);
+        constexpr std::array<std::string_view, 5> k_general = {"-h", "--help", "--usage", "--version",
+                                                               "--config"};
+        if (std::find(k_general.begin(), k_general.end(), argument.name) != k_general.end()) return true;
         const Row* row = find_row(argument.name, command_);
         return (row != nullptr && (row->commands & bit(command_)) != 0) ||
                known_elsewhere(argument.name) != nullptr;
@@ -182,7 +183,7 @@ class Reader {
             !has_name(foreign.names, argument.name) && argument.name.starts_with("--no-");
         const std::string value = foreign_value(foreign, argument);
         const bool asks_nothing =
-            is_opposite || (foreign.takes == Takes::one && asks_for_nothing(argument.name, value));
+            is_opposite || asks_for_nothing(foreign, argument.name, argument.value.value_or(value));
         if (foreign.is_refused && !asks_nothing)
             throw UsageError(fmt::format("{}: {}", argument.typed, foreign.reason));
         reading_.notes.push_back(fmt::format("{} has no effect: {}", argument.typed, foreign.reason));
@@ -223,6 +224,13 @@ class Reader {
 };
 
 }  // namespace
+
+bool asks_for_nothing(const Foreign& foreign, std::string_view name, std::string_view value) {
+    constexpr std::array<std::string_view, 7> k_nothing = {"0", "0.0", "-1", "-1.0", "none", "off", "false"};
+    if (foreign.takes == Takes::nothing || foreign.takes == Takes::toggle) return read_switch(value) == false;
+    return std::find(k_nothing.begin(), k_nothing.end(), value) != k_nothing.end() ||
+           (name == "--nnodes" && value == "1");
+}
 
 Reading read_arguments(Command command, const std::vector<std::string>& arguments) {
     return Reader(command, arguments).read();

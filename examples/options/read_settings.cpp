@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -23,9 +25,30 @@ std::string variable_of(std::string_view name) {
     return variable;
 }
 
+// MINIM_CTX_SIZE: --ctx-size.
+std::string option_of_variable(std::string_view variable) {
+    std::string option = "--";
+    for (const char c : variable.substr(variable.find('_') + 1))
+        option += c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return option;
+}
+
 const char* set_variable(const std::string& variable) {
     const char* text = std::getenv(variable.c_str());
     return text == nullptr || *text == '\0' ? nullptr : text;
+}
+
+// The variables that the library and parse() read themselves.
+constexpr std::array<std::string_view, 5> k_other_variables = {
+    "MINIM_CONFIG", "MINIM_CPU", "MINIM_CUDA_DEBUG", "MINIM_LOG", "MINIM_PLUGIN_PATH"};
+
+// Returns whether Kubernetes or Docker set a variable because a service or a container is called "minim": MINIM_PORT is then
+// "tcp://10.0.0.1:8080".
+bool is_service_link(std::string_view name, std::string_view value) {
+    constexpr std::array<std::string_view, 3> k_schemes = {"tcp://", "udp://", "sctp://"};
+    if (name.starts_with("MINIM_SERVICE_") || name.starts_with("MINIM_PORT_")) return true;
+    return name == "MINIM_PORT" &&
+           std::ranges::any_of(k_schemes, [&](std::string_view scheme) { return value.starts_with(scheme); });
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -87,6 +110,7 @@ std::vector<std::string> values_of(std::string_view text, const std::string& pla
 
 // Returns whether the part [name] of a file is for the command. Throws UsageError if there is no such program or command.
 bool is_for(std::string_view name, Command command, const std::string& place) {
+    if (name == "*") return true;  // as in llama.cpp's files
     if (name == "minim") return command != Command::server;
     for (uint32_t i = 0; i <= static_cast<uint32_t>(Command::server); ++i) {
         const auto one = static_cast<Command>(i);
@@ -96,15 +120,65 @@ bool is_for(std::string_view name, Command command, const std::string& place) {
     throw UsageError(fmt::format("{}: there is no program or command '{}'", place, name));
 }
 
+// Returns the option of a name in a file, which may also be a short one: "--ctx-size" of ctx-size, "-c" of c.
+std::string option_of(Command command, const std::string& name) {
+    const std::string full = "--" + name;
+    const std::string brief = "-" + name;
+    const bool is_full = find_row(full, command) != nullptr || find_foreign(full) != nullptr;
+    const bool is_brief = find_row(brief, command) != nullptr || find_foreign(brief) != nullptr;
+    return !is_full && is_brief ? brief : full;
+}
+
 void add_line(Command command, std::string_view line, const std::string& place, Reading& reading) {
     const size_t sign = line.find('=');
     if (sign == std::string_view::npos)
         throw UsageError(fmt::format("{}: '{}' is not of the form name = value", place, line));
     std::string name(trimmed(line.substr(0, sign)));
     while (name.starts_with('-')) name.erase(0, 1);
+    if (name.empty()) throw UsageError(fmt::format("{}: there is no name before the sign =", place));
+    if (line.find('\0') != std::string_view::npos)
+        throw UsageError(fmt::format("{}: has a zero byte", place));
     std::replace(name.begin(), name.end(), '_', '-');
+    const std::string option = option_of(command, name);
     for (const std::string& value : values_of(line.substr(sign + 1), place))
-        add_option(command, "--" + name, fmt::format("{}: {}", place, name), value, Origin::file, reading);
+        add_option(command, option, fmt::format("{}: {}", place, name), value, Origin::file, reading);
+}
+
+// Refuses variables of options that minim does not have, or adds a note, as for arguments. A name that is nearly an option's gets a
+// note; others may be another program's.
+void add_other_variables(Command command, Reading& reading) {
+    constexpr std::string_view k_llama = "LLAMA_ARG_";
+    constexpr std::string_view k_own = "MINIM_";
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const size_t sign = text.find('=');
+        if (sign == std::string_view::npos || sign + 1 == text.size()) continue;
+        const std::string variable(text.substr(0, sign));
+        const std::string value(text.substr(sign + 1));
+        if (variable.starts_with(k_llama))
+            reading.notes.push_back(
+                fmt::format("{} has no effect: variables of minim begin with MINIM_, as MINIM_{}", variable,
+                            variable.substr(k_llama.size())));
+        if (!variable.starts_with(k_own) || is_service_link(variable, value)) continue;
+        if (std::ranges::find(k_other_variables, variable) != k_other_variables.end()) continue;
+        const std::string option = option_of_variable(variable);
+        if (find_row(option, command) != nullptr) continue;  // read above, or another command's
+        if (find_foreign(option) != nullptr) {
+            add_option(command, option, variable, value, Origin::environment, reading);
+            continue;
+        }
+        const Row* brief = find_row(option.substr(1), command);
+        const std::string near =
+            brief != nullptr ? std::string(long_name(brief->names)) : nearest_name(option, command);
+        if (near.starts_with("--"))
+            reading.notes.push_back(fmt::format("{} has no effect: there is no option {}; did you mean {}?",
+                                                variable, option, variable_of(near)));
+    }
+}
+
+std::string without_hyphens(std::string name) {
+    name.erase(0, name.find_first_not_of('-'));
+    return name;
 }
 
 }  // namespace
@@ -127,10 +201,12 @@ void add_option(Command command, std::string_view name, const std::string& spell
     }
     if (foreign == nullptr) {
         const std::string near = nearest_name(name, command);
-        throw UsageError(fmt::format("{} is not known{}", spelling,
-                                     near.empty() ? "" : fmt::format("; did you mean {}?", near.substr(2))));
+        throw UsageError(
+            fmt::format("{} is not known{}", spelling,
+                        near.empty() ? "" : fmt::format("; did you mean {}?", without_hyphens(near))));
     }
-    if (foreign->is_refused) throw UsageError(fmt::format("{}: {}", spelling, foreign->reason));
+    if (foreign->is_refused && !asks_for_nothing(*foreign, name, text))
+        throw UsageError(fmt::format("{}: {}", spelling, foreign->reason));
     reading.notes.push_back(fmt::format("{} has no effect: {}", spelling, foreign->reason));
 }
 
@@ -143,7 +219,7 @@ void add_environment(Command command, Reading& reading) {
                 if (!name.starts_with("--") || is_found) return;
                 const std::string variable = variable_of(name);
                 const char* text = set_variable(variable);
-                if (text == nullptr) return;
+                if (text == nullptr || is_service_link(variable, text)) return;
                 is_found = true;
                 add_option(command, name, variable, text, Origin::environment, reading);
             };
@@ -151,20 +227,14 @@ void add_environment(Command command, Reading& reading) {
             for_each_name(row.opposite, look);
         }
     }
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view text = *entry;
-        constexpr std::string_view k_llama = "LLAMA_ARG_";
-        if (!text.starts_with(k_llama)) continue;
-        const std::string_view name = text.substr(0, text.find('='));
-        reading.notes.push_back(
-            fmt::format("{} has no effect: variables of minim begin with MINIM_, as MINIM_{}", name,
-                        name.substr(k_llama.size())));
-    }
+    add_other_variables(command, reading);
 }
 
 void add_config_file(Command command, const std::string& path, Reading& reading) {
     std::ifstream file(path);
-    if (!file) throw UsageError(fmt::format("--config: the file '{}' cannot be read", path));
+    std::error_code ignored;
+    if (!file || std::filesystem::is_directory(path, ignored))
+        throw UsageError(fmt::format("--config: the file '{}' cannot be read", path));
     bool is_ours = true;
     std::string text;
     for (int64_t n = 1; std::getline(file, text); ++n) {
@@ -176,6 +246,10 @@ void add_config_file(Command command, const std::string& path, Reading& reading)
             const size_t end = line.find(']');
             if (end == std::string_view::npos)
                 throw UsageError(fmt::format("{}: the name in brackets is not closed", place));
+            const std::string_view behind = trimmed(line.substr(end + 1));
+            if (!behind.empty() && behind.front() != '#' && behind.front() != ';')
+                throw UsageError(
+                    fmt::format("{}: '{}' is not expected behind a name in brackets", place, behind));
             is_ours = is_for(trimmed(line.substr(1, end - 1)), command, place);
             continue;
         }

@@ -258,9 +258,55 @@ class Places(unittest.TestCase):
                 done = run("-m", Q8_0, "-p", "hi", "--config", file)
                 self.assertEqual(done.returncode, 2, text)
                 self.assertIn(f"{file}{why}", done.stderr)
+        for text, why in (("[minim] x\n", ":1: 'x' is not expected behind a name in brackets"), ("= 5\n", ":1: there is no name before the sign ="),
+                          ("a\0b = 5\n", ":1: has a zero byte"), ("xq = 5\n", ":1: xq is not known"), ("embeddings = on\n", ":1: embeddings: minim generates text")):
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder, "c.ini")
+                file.write_text(text)
+                done = run("-m", Q8_0, "-p", "hi", "--config", file)
+                self.assertEqual(done.returncode, 2, text)
+                self.assertIn(f"{file}{why}", done.stderr)
+                self.assertNotIn("did you mean ?", done.stderr)
+                done = run("-m", Q8_0, "-p", "hi", "--config", folder)
+                self.assertIn(f"--config: the file '{folder}' cannot be read", done.stderr)
+                self.assertIn("--config is there twice", run("-m", Q8_0, "-p", "hi", "--config", file, "--config", "b.ini").stderr)
+        for name in ("--version", "--config", "--help", "-h"):
+            self.assertIn(f"--log-file: its value is missing: {name} is an option", run("-m", Q8_0, "-p", "hi", "--log-file", name).stderr)
+        self.assertIn("--config: its value is missing", run("-m", Q8_0, "-p", "hi", "--config=").stderr)
         self.assertIn("--config: the file '/nothing' cannot be read", run("-m", Q8_0, "-p", "x", "--config", "/nothing").stderr)
         done = run("-m", Q8_0, "-p", "x", env={**os.environ, "MINIM_CTX_SIZE": "five"})
         self.assertIn("MINIM_CTX_SIZE: 'five' is not", done.stderr)
+
+    def test_names_of_files_of_other_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "models.ini")
+            file.write_bytes(b"\xef\xbb\xbf[*]\r\nc = 640\r\nngl = 0  # none\r\nmmproj = none\r\nembeddings = off\r\nnnodes = 1\r\n")
+            done = run("-m", Q8_0, "-p", "hi", "-n", 2, "--config", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" of 640", done.stderr)
+        for name in ("mmproj", "embeddings", "nnodes"):
+            self.assertIn(f"{name} has no effect", done.stderr)
+
+    def test_variables_that_are_not_known(self):
+        summary = self.ask(MINIM_CTXSIZE="600", MINIM_FLASH_ATTN="1", MINIM_PORT="9000", MINIM_EMBEDDINGS="0", MINIM_LORA="", MINIM_LOG="error")
+        self.assertIn("minim: note: MINIM_CTXSIZE has no effect: there is no option --ctxsize; did you mean MINIM_CTX_SIZE?", summary)
+        self.assertIn("minim: note: MINIM_FLASH_ATTN has no effect", summary)
+        self.assertIn("minim: note: MINIM_EMBEDDINGS has no effect", summary)
+        self.assertIn("MINIM_NGL has no effect: there is no option --ngl; did you mean MINIM_N_GPU_LAYERS?", self.ask(MINIM_NGL="5"))
+        for name in ("MINIM_PORT", "MINIM_LORA", "MINIM_LOG"):
+            self.assertNotIn(f"{name} has no effect", summary)
+        done = run("-m", Q8_0, "-p", "hi", env={**os.environ, "MINIM_LORA": "a.gguf"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("MINIM_LORA: minim takes no adapters", done.stderr)
+        self.assertEqual(run("-m", Q8_0, "-p", "hi", "-n", 1, "--embeddings=off").returncode, 0)
+        self.assertEqual(run("-m", Q8_0, "-p", "hi", "-n", 1, "--embeddings").returncode, 2)
+
+    @unittest.skipUnless(SERVER, "MINIM_SERVER is not set")
+    def test_variables_of_a_service_called_minim(self):
+        links = {"MINIM_PORT": "tcp://10.0.0.1:8080", "MINIM_SERVICE_HOST": "10.0.0.1", "MINIM_SERVICE_PORT": "8080", "MINIM_PORT_8080_TCP_ADDR": "10.0.0.1"}
+        done = run_command("minim-server", "-m", str(Q8_0), "--version", **links)
+        self.assertEqual((done.returncode, "MINIM_" in done.stderr), (0, False), done.stderr)
+        self.assertEqual(run_command("minim-server", "-m", str(Q8_0), "--version", MINIM_PORT="x").returncode, 2)
 
     def test_what_has_no_effect_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
