@@ -62,6 +62,26 @@ bool joins_tool_result(const Json& message, Conversation& conversation) {
     return true;
 }
 
+// Returns whether the last answer before this point has calls, so that a tool result may follow.
+bool awaits_result(const Json& messages) {
+    for (auto message = messages.rbegin(); message != messages.rend(); ++message)
+        if ((*message)["role"] == "assistant")
+            return message->contains("tool_calls") && !(*message)["tool_calls"].empty();
+    return false;
+}
+
+// Makes a text of the user of a tool result whose call is not there, because the client cut the conversation before it. The
+// template would refuse it, and the client cannot take it back.
+Json without_call(const Json& result) {
+    std::string text = "Result of a tool call that was left out:";
+    const Json& content = result["content"];
+    if (content.is_string()) text.append("\n").append(content.get_ref<const std::string&>());
+    if (content.is_array())
+        for (const Json& part : content) text.append("\n").append(text_member(part, "text"));
+    note_once("result without a call", "a tool result whose call is not in the conversation becomes a text");
+    return {{"role", "user"}, {"content", text}};
+}
+
 std::string& system_text(Conversation& conversation) {
     Json& messages = conversation.messages;
     if (messages.empty() || messages.front()["role"] != "system")
@@ -152,6 +172,7 @@ void add_message(Json message, Conversation& conversation, Serving& serving) {
         if (id.is_string())
             if (const auto reasoning = serving.reasoning.find(id)) message["reasoning_content"] = *reasoning;
     }
+    if (role == "tool" && !awaits_result(conversation.messages)) message = without_call(message);
     if (role == "user" && joins_tool_result(message, conversation)) return;
     conversation.messages.push_back(std::move(message));
 }

@@ -2,6 +2,7 @@
 #include "fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,6 +40,15 @@ std::optional<bool> Fields::boolean(const char* name) const {
 std::optional<int64_t> Fields::integer(const char* name, int64_t minimum, int64_t maximum) const {
     const Json* value = find(name);
     if (value == nullptr) return std::nullopt;
+    if (value->is_number_float()) {  // some languages write 40 as 40.0
+        constexpr double k_exact = 9007199254740992;
+        const auto number = value->get<double>();
+        if (std::trunc(number) != number || std::abs(number) > k_exact)
+            refuse(name, fmt::format("is {}; it must be an integer", value->dump()));
+        if (number < static_cast<double>(minimum) || number > static_cast<double>(maximum))
+            refuse(name, fmt::format("is {}; it must be from {} to {}", value->dump(), minimum, maximum));
+        return static_cast<int64_t>(number);
+    }
     if (!value->is_number_integer()) refuse(name, fmt::format("must be an integer, not {}", kind_of(*value)));
     const bool is_beyond =
         value->is_number_unsigned() &&

@@ -159,7 +159,7 @@ std::string Generation::stop_shown(const minim_request_state& state) const {
 void Generation::on_end(size_t index, const JobEnd& end) {
     Choice& choice = choices_[index];
     choice.has_ended = true;
-    if (!end.error.empty()) return fail(end.error);
+    if (!end.error.empty()) return fail(end.error, end.is_their_error ? 400 : 503);
     if (end.state.finish == MINIM_FINISH_STOPPED) return fail("the server is shutting down");
     const bool is_stop = end.state.finish == MINIM_FINISH_STOP_TEXT;
     Answer& answer = choice.answer;
@@ -248,14 +248,15 @@ void Generation::finish() {
     done();
 }
 
-// Ends the request with an error: the engine ran out of memory or lost a device, or the server shuts down.
-void Generation::fail(const std::string& message) {
+// Ends the request with an error: the engine ran out of memory or lost a device, the server shuts down, or (400) the request leaves
+// no token to choose.
+void Generation::fail(const std::string& message, int status) {
     n_left_ = 0;
     if (plan_.is_stream) {
         exchange_->send(std::visit([&](auto& writer) { return writer.error(message); }, plan_.writer));
         exchange_->end_stream();
     } else {
-        exchange_->respond(error_response({503, message, "", ""}, plan_.family, exchange_->request.id));
+        exchange_->respond(error_response({status, message, "", ""}, plan_.family, exchange_->request.id));
     }
     cancel();
 }

@@ -55,7 +55,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const;
     void emit(News& news, size_t index);
     void finish();
-    void fail(const std::string& message);
+    void fail(const std::string& message, int status = 503);
     void cancel();
     void remember(const Choice& choice);
     void done();

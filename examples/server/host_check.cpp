@@ -14,9 +14,9 @@ namespace server {
 
 namespace {
 
-// Names by which containers reach the machine that they run on.
-constexpr std::array<std::string_view, 3> k_container_hosts = {
-    "host.docker.internal", "gateway.docker.internal", "host.containers.internal"};
+// Domains that are none of the Internet's: .internal has the names by which containers and virtual machines reach the machine that
+// they run on (host.docker.internal), .localdomain is in the hosts file of some systems.
+constexpr std::array<std::string_view, 2> k_private_domains = {".internal", ".localdomain"};
 
 std::string lower(std::string_view text) {
     std::string out(text);
@@ -57,6 +57,19 @@ bool is_loopback(const std::string& name) {
     return !error && address.is_loopback();
 }
 
+bool is_private(const std::string& name) {
+    return std::ranges::any_of(k_private_domains,
+                               [&](std::string_view domain) { return name.ends_with(domain); });
+}
+
+// Returns whether a page of this name is served by this machine: 0.0.0.0 reaches it as well.
+bool is_own_page(const std::string& name) {
+    if (is_loopback(name) || is_private(name)) return true;
+    boost::system::error_code error;
+    const auto address = boost::asio::ip::make_address(name, error);
+    return !error && address.is_unspecified();
+}
+
 std::string machine_name() {
     std::array<char, 256> name{};
     if (gethostname(name.data(), name.size() - 1) != 0) return {};
@@ -77,7 +90,7 @@ bool HostCheck::allows_host(std::string_view host) const {
     // A page has the address itself as its name only if it comes from there. A name without a point is none of the Internet's.
     if (is_address(name) || is_loopback(name) || name.find('.') == std::string::npos) return true;
     return name == machine_ || name == listens_at_ || name == name_of(host_of(cors_origin_)) ||
-           std::ranges::find(k_container_hosts, name) != k_container_hosts.end();
+           is_private(name);
 }
 
 bool HostCheck::allows_origin(std::string_view origin, std::string_view host) const {
@@ -85,7 +98,7 @@ bool HostCheck::allows_origin(std::string_view origin, std::string_view host) co
     if (origin == cors_origin_) return true;
     const std::string_view from = host_of(origin);
     if (from.empty()) return origin != "null" && origin.find("://") != std::string_view::npos;
-    return is_loopback(name_of(from)) || lower(from) == lower(host);
+    return is_own_page(name_of(from)) || lower(from) == lower(host);
 }
 
 }  // namespace server

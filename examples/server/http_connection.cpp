@@ -7,6 +7,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/string.hpp>
 #include <fmt/format.h>
 
 #include "error.h"
@@ -22,6 +23,21 @@ constexpr std::chrono::seconds k_half_closed{2};  // for an answer to a client t
 
 std::string text_of(boost::beast::string_view view) {
     return {view.data(), view.size()};
+}
+
+// Returns the path of a target: without scheme and host (proxies send them), query and fragment, without the empty parts that
+// a client makes that joins "http://host/" and "/v1", and without a slash at the end.
+std::string path_of(std::string_view target) {
+    for (const std::string_view scheme : {"http://", "https://"}) {
+        if (!target.starts_with(scheme)) continue;
+        const size_t slash = target.find('/', scheme.size());
+        target = slash == std::string_view::npos ? "/" : target.substr(slash);
+    }
+    std::string path;
+    for (const char c : target.substr(0, target.find_first_of("?#")))
+        if (c != '/' || !path.ends_with('/')) path += c;
+    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return path;
 }
 
 int status_of(const error_code& error) {
@@ -142,7 +158,7 @@ void HttpConnection::parse() {
         if (length && *length > server_->limits.body_bytes) return refuse(http::error::body_limit);
     }
     if (parser_->is_done()) return hand_over();
-    if (!has_continued_ && parser_->get()[http::field::expect] == "100-continue") {
+    if (!has_continued_ && boost::beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
         has_continued_ = true;
         write("HTTP/1.1 100 Continue\r\n\r\n");
     }
@@ -168,7 +184,7 @@ void HttpConnection::hand_over() {
     request.id = "req_" + random_hex(24);
     request.method = text_of(message.method_string());
     const std::string target = text_of(message.target());
-    request.path = target.substr(0, target.find('?'));
+    request.path = path_of(target);
     request.authorization = text_of(message[http::field::authorization]);
     request.api_key = text_of(message["x-api-key"]);
     request.host = text_of(message[http::field::host]);

@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,45 @@ void check_limits(std::string_view text) {
     }
 }
 
+// Returns the unit of UTF-16 that an escape \uXXXX at `at` stands for; -1 if there is none.
+int32_t escaped_unit(std::string_view text, size_t at) {
+    constexpr size_t k_length = 6;
+    if (at + k_length > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
+    uint32_t unit = 0;
+    const char* end = text.data() + at + k_length;
+    const auto [rest, error] = std::from_chars(text.data() + at + 2, end, unit, 16);
+    return error == std::errc() && rest == end ? static_cast<int32_t>(unit) : -1;
+}
+
+// Replaces escapes of half a character by U+FFFD: a client that cuts texts at units of UTF-16 makes them, and would send them again
+// with every request of the conversation.
+std::string without_halves(std::string_view text) {
+    const auto is_high = [](int32_t unit) { return unit >= 0xD800 && unit < 0xDC00; };
+    const auto is_low = [](int32_t unit) { return unit >= 0xDC00 && unit < 0xE000; };
+    std::string kept;
+    kept.reserve(text.size());
+    for (size_t i = 0; i < text.size();) {
+        const int32_t unit = escaped_unit(text, i);
+        const bool is_pair = is_high(unit) && is_low(escaped_unit(text, i + 6));
+        const size_t length = is_pair ? 12 : unit >= 0 ? 6 : text[i] == '\\' && i + 1 < text.size() ? 2 : 1;
+        if (!is_pair && (is_high(unit) || is_low(unit))) {
+            kept += "\\ufffd";
+        } else {
+            kept += text.substr(i, length);
+        }
+        i += length;
+    }
+    return kept;
+}
+
+Json parsed(std::string_view text) {
+    try {
+        return Json::parse(text);
+    } catch (const Json::parse_error&) {
+        return Json::parse(without_halves(text));
+    }
+}
+
 }  // namespace
 
 std::string to_text(const Json& value) {
@@ -74,9 +114,11 @@ void append_quoted(std::string& out, std::string_view text) {
 }
 
 Json parse_body(std::string_view text) {
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+        throw ApiError{400, "the body is empty; it must be a JSON object", "", ""};
     check_limits(text);
     try {
-        Json body = Json::parse(text);
+        Json body = parsed(text);
         if (!body.is_object()) throw ApiError{400, "the body is not a JSON object", "", ""};
         return body;
     } catch (const Json::parse_error& error) {

@@ -35,6 +35,8 @@ constexpr const char* k_false = "[false]";
 constexpr const char* k_empty = R"([false, "", [], {}])";
 constexpr const char* k_model = "the model has no such way of sampling";
 
+constexpr const char* k_stored = "nothing is stored: send the whole conversation";
+
 // Fields of llama.cpp, vLLM, SGLang, OpenRouter, Ollama and of the two APIs. A field that the route reads is not looked up here.
 constexpr PeerField k_fields[] = {
     // How tokens are chosen.
@@ -90,6 +92,11 @@ constexpr PeerField k_fields[] = {
     {"grammar_triggers", Type::any, Effect::answer, k_empty,
      "a grammar applies from the start of the answer"},
     {"preserved_tokens", Type::any, Effect::of_no_value, "", ""},
+    {"response_mime_type", Type::text, Effect::answer, R"(["text/plain", ""])", "here it is response_format"},
+    {"choice", Type::any, Effect::answer, k_empty, "here it is guided_choice"},
+    {"sampling_params", Type::any, Effect::answer, k_empty, "give its members in the request itself"},
+    {"parameters", Type::any, Effect::answer, k_empty, "give its members in the request itself"},
+    {"generation_config", Type::any, Effect::answer, k_empty, "give its members in the request itself"},
     {"response_schema", Type::any, Effect::answer, k_empty, "here it is response_format"},
     {"format", Type::any, Effect::answer, k_empty, "here it is response_format"},
     {"nvext", Type::object, Effect::answer, k_empty, "give its members in the request itself"},
@@ -111,6 +118,16 @@ constexpr PeerField k_fields[] = {
     {"instructions", Type::any, Effect::answer, k_empty, "give it as the first message, of the role system"},
     {"suffix", Type::text, Effect::answer, k_empty, "the model was not trained to fill in text"},
     {"echo", Type::boolean, Effect::answer, k_false, "only /v1/completions can repeat its prompt"},
+    {"messages", Type::any, Effect::answer, k_empty, "it is for /v1/chat/completions and /v1/messages"},
+    {"prompt", Type::any, Effect::answer, k_empty, "it is for /v1/completions"},
+    {"input", Type::any, Effect::answer, k_empty, "it is for /v1/responses"},
+    // A conversation that the server should hold: the messages of the request would be only the end of it.
+    {"thread", Type::any, Effect::answer, R"([false, "", {}, {"type": "create"}])", k_stored},
+    {"thread_id", Type::any, Effect::answer, k_empty, k_stored},
+    {"previous_response_id", Type::any, Effect::answer, k_empty, k_stored},
+    {"conversation", Type::any, Effect::answer, k_empty, k_stored},
+    {"conversation_id", Type::any, Effect::none, "", "nothing is stored"},
+    {"background", Type::boolean, Effect::answer, k_false, "nothing is stored"},
     {"n_keep", Type::integer, Effect::none, "", "a context is never shifted"},
     {"n_discard", Type::integer, Effect::none, "", "a context is never shifted"},
     {"truncation", Type::text, Effect::none, "", "nothing of a conversation is left out"},
@@ -251,6 +268,17 @@ bool is_harmless(const Json& value, const PeerField& field) {
     return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// Returns whether the name of a field that is not known is like those of constraints on the answer, and its value asks for one. An
+// answer without it would look as if it had been kept.
+bool sounds_like_constraint(const std::string& name, const Json& value) {
+    if (value == false || value == 0 || value == "" || (value.is_structured() && value.empty())) return false;
+    constexpr std::array<std::string_view, 9> k_words = {"guided",     "grammar",    "schema",
+                                                         "structured", "regex",      "constraint",
+                                                         "json_mode",  "force_json", "ebnf"};
+    return std::ranges::any_of(k_words,
+                               [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
 // Returns a name for messages: cut, and without bytes that would spoil a line.
 std::string shown(std::string_view name) {
     std::string text(name.substr(0, 60));
@@ -268,6 +296,10 @@ void check_other_fields(const Fields& request, const char* route) {
         if (value.is_null() || request.was_read(name)) continue;
         const PeerField* field = find_peer(name);
         if (field == nullptr) {
+            if (sounds_like_constraint(name, value))
+                request.refuse(shown(name).c_str(),
+                               "is not known, and may be a constraint of the answer: use response_format, "
+                               "structured_outputs or grammar");
             note_once("unknown " + name,
                       fmt::format("{}: the field '{}' is not known and has no effect", route, shown(name)));
             continue;

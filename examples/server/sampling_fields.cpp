@@ -235,8 +235,9 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
 std::optional<int64_t> read_max_tokens(const Fields& request, std::initializer_list<const char*> names) {
     std::optional<int64_t> most;
     for (const char* name : names) {
-        const bool is_llama = std::string_view(name) == "n_predict";
-        const auto value = request.integer(name, is_llama ? -2 : 0, int64_t{1} << 40);
+        // -1: no limit, as llama.cpp and LM Studio have it, in the routes that others serve too.
+        const int64_t least = std::string_view(name) == "n_predict" ? -2 : names.size() > 1 ? -1 : 0;
+        const auto value = request.integer(name, least, int64_t{1} << 40);
         if (!most && value) most = value;
     }
     return most && *most < 0 ? std::nullopt : most;

@@ -107,6 +107,7 @@ void Scheduler::take_tokens(Job& job) {
     if (!job.request_ || (status == MINIM_OK && next == MINIM_NEXT_PENDING)) return;
     JobEnd result;
     minim_error ignored = MINIM_ERROR_INIT;
+    result.is_their_error = status == MINIM_E_INVALID || status == MINIM_E_UNSUPPORTED;
     if (minim_request_get_state(job.request_.get(), &result.state, &ignored) != MINIM_OK ||
         status != MINIM_OK)
         result.error = status != MINIM_OK ? error.message : ignored.message;

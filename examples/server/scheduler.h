@@ -30,6 +30,7 @@ struct JobEnd {
     minim_request_state state = MINIM_REQUEST_STATE_INIT;  // finish, counts, times
     int64_t waited_us = 0;                                 // before a slot was free
     std::string error;                                     // "" if the engine completed the answer
+    bool is_their_error = false;                           // what the request asks for is not possible
 };
 
 class Scheduler;

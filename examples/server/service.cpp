@@ -40,6 +40,17 @@ constexpr std::array k_routes = {
 
 constexpr std::array<std::string_view, 4> k_direct_paths = {"/", "/health", "/slots", "/metrics"};
 
+// Returns the path as this server has it: base addresses with "/v1" once too often or not at all have the same routes.
+std::string known_path(std::string path) {
+    constexpr std::string_view k_version = "/v1";
+    constexpr std::array<std::string_view, 5> k_short = {"/chat/completions", "/models", "/responses",
+                                                         "/messages", "/messages/count_tokens"};
+    while (path.starts_with("/v1/v1/")) path.erase(0, k_version.size());
+    if (path == "/v1/health") return "/health";
+    if (std::ranges::find(k_short, path) != k_short.end()) path.insert(0, k_version);
+    return path;
+}
+
 bool fits(const Route& route, const std::string& path) {
     const std::string_view known = route.path;
     return known.back() == '/' ? path.starts_with(known) : path == known;
@@ -99,16 +110,19 @@ Service::Service(EventLoop& loop, Serving& serving)
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     const auto arrived = Clock::now();
     const HttpRequest& request = exchange->request;
+    exchange->request.path = known_path(request.path);
     const bool is_open = request.path == "/health" || request.path == "/";
     const auto refuse = [&](const ApiError& error) {
         exchange->respond(error_response(error, family_of(request.path), request.id));
         finish(*exchange, "refused", arrived, "");
     };
     if (!hosts_.allows_host(request.host))
-        return refuse({403,
-                       fmt::format("the host '{}' is not this machine; --host or --cors-origin allow it",
-                                   request.host.substr(0, 100)),
-                       "", "host_not_allowed"});
+        return refuse(
+            {403,
+             fmt::format("the host '{}' is not this machine; --cors-origin http://HOST, --api-key or "
+                         "another --host allow it",
+                         request.host.substr(0, 100)),
+             "", "host_not_allowed"});
     if (!hosts_.allows_origin(request.origin, request.host))
         return refuse({403,
                        fmt::format("pages of '{}' may not use this server; --cors-origin allows them",

@@ -57,10 +57,11 @@ class Connections(unittest.TestCase):
 
     def test_expect(self):
         body = json.dumps({"content": "x" * 10}).encode()
-        with open_and_send(self.server, b"POST /tokenize HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)) as sock:
-            self.assertTrue(sock.recv(1000).startswith(b"HTTP/1.1 100"))
-            sock.sendall(body)
-            self.assertIn(b"200 OK", sock.recv(1000))
+        for words in (b"100-continue", b"100-Continue"):
+            with open_and_send(self.server, b"POST /tokenize HTTP/1.1\r\nExpect: %s\r\nContent-Length: %d\r\n\r\n" % (words, len(body))) as sock:
+                self.assertTrue(sock.recv(1000).startswith(b"HTTP/1.1 100"))
+                sock.sendall(body)
+                self.assertIn(b"200 OK", sock.recv(1000))
 
     def test_head(self):
         answer = raw(self.server.address, b"HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -147,15 +148,15 @@ class Pages(unittest.TestCase):
         with Server() as server:
             port = server.address[1]
             for host in (f"127.0.0.1:{port}", "localhost", f"LOCALHOST:{port}", "app.localhost", f"[::1]:{port}", "::1", "192.168.7.9:80", own, "minim:8080",
-                         "host.docker.internal:1", "localhost."):
+                         "host.docker.internal:1", "localhost.", "host.minikube.internal", "localhost.localdomain:80"):
                 self.assertEqual(self.ask(server, Host=host), 200, host)
-            for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example.", "a.b:1:2.c"):
+            for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example.", "a.b:1:2.c", "internal.evil.example", "evilinternal.example"):
                 self.assertEqual(self.ask(server, Host=host), 403, host)
             self.assertEqual(self.ask(server), 200)  # HTTP/1.0 and simple programs have none
             for origin in (f"http://localhost:{port}", "http://127.0.0.1:3000", "https://app.localhost", "vscode-webview://1x2", "app://obsidian.md",
-                           "tauri://localhost", "chrome-extension://abc"):
+                           "tauri://localhost", "chrome-extension://abc", "http://0.0.0.0:3000", "http://[::]:3000", "http://host.docker.internal:3000"):
                 self.assertEqual(self.ask(server, Host="localhost", Origin=origin), 200, origin)
-            for origin in ("http://evil.example", "https://localhost.evil.example", "null", "HTTP://evil.example:8080", "evil"):
+            for origin in ("http://evil.example", "https://localhost.evil.example", "null", "HTTP://evil.example:8080", "evil", "http://192.168.7.9:3000"):
                 self.assertEqual(self.ask(server, Host="localhost", Origin=origin), 403, origin)
             for path in ("/", "/health", CHAT):
                 status, _, answer = server.request("GET", path, headers={"Host": "evil.example"})

@@ -39,6 +39,9 @@ WRONG_RULES = [
     ({"guided_grammar": "not a grammar"}, "guided_grammar"), ({"ebnf": 5}, "ebnf"), ({"nvext": {"guided_choice": ["a"]}}, "nvext"),
     ({"extra_body": {"guided_choice": ["a"]}}, "extra_body"), ({"guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern"),
     ({"format": "json"}, "format"), ({"guided_regex": "a", "json_schema": COLOUR}, "guided_regex"), ({"guided_regex": "a", "json_schema": COLOUR}, "json_schema"),
+    ({"guided_decoding": {"json": COLOUR}}, "guided_decoding"), ({"guided_structural_tag": "x"}, "guided_structural_tag"), ({"json_mode": True}, "json_mode"),
+    ({"structured_output": {"json": COLOUR}}, "structured_output"), ({"output_schema": COLOUR}, "output_schema"), ({"response_mime_type": "application/json"}, "response_mime_type"),
+    ({"sampling_params": {"regex": "a"}}, "sampling_params"), ({"choice": ["a", "b"]}, "choice"),
     ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
     ({"response_format": WRAPPED, "grammar": "root ::= \"a\""}, "grammar"), ({"grammar": "root ::= \"a\"", "grammar_lazy": True}, "grammar_lazy"),
 ]
@@ -47,7 +50,8 @@ REFUSED = [
     ("typical_p", 0.7, 1.0), ("mirostat", 2, 0), ("xtc_probability", 0.5, 0.0), ("top_n_sigma", 1.5, -1), ("dynatemp_range", 1, 0.0), ("tfs_z", 0.9, 1),
     ("samplers", ["temperature"], "edkypmxt"), ("samplers", "kpt", ["top_k", "typ_p", "top_p", "min_p", "temperature"]), ("use_beam_search", True, False), ("lora", [{"id": 0, "scale": 1}], []), ("chat_template", "{{ x }}", ""),
     ("prompt_logprobs", 3, None), ("logits_processors", ["a.B"], []), ("no_repeat_ngram_size", 3, 0), ("best_of", 3, 1), ("guidance_scale", 2.5, 1),
-    ("stop_sequences", ["x"], []), ("max_length", 3, None), ("modalities", ["audio"], ["text"]), ("documents", [{"text": "x"}], []),
+    ("stop_sequences", ["x"], []), ("max_length", 3, None), ("modalities", ["audio"], ["text"]), ("documents", [{"text": "x"}], []), ("guided_new", {"a": 1}, {}), ("output_schema", {"a": 1}, False),
+    ("prompt", "Hi", None), ("conversation", "conv_1", None), ("previous_response_id", "resp_1", None), ("thread", {"type": "continue", "id": "x"}, None),
 ]
 
 
@@ -147,6 +151,24 @@ class Sampling(unittest.TestCase):
             for i in range(3):
                 server.ok(CHAT, body_of(CHAT, max_tokens=1, **{f"field_{i}_{j}": 1 for j in range(60)}))
             self.assertEqual(server.text().count("is not known"), 100)
+
+    def test_no_limit(self):
+        for path, name in ((COMPLETIONS, "max_tokens"), (CHAT, "max_tokens"), (CHAT, "max_completion_tokens"), (COMPLETIONS, "n_predict")):
+            body = {**({"prompt": "1 2"} if path == COMPLETIONS else {"messages": HELLO}), name: -1, "stop_token_ids": list(range(1000)), "seed": 1}
+            self.assertEqual(self.server.ok(path, body)["choices"][0]["finish_reason"], "stop", name)
+        self.assertEqual(self.server.post(MESSAGES, {"messages": HELLO, "max_tokens": -1})[0], 400)
+
+    def test_integers_with_a_point(self):
+        body = {"prompt": "1 2 3 4", "max_tokens": 5.0, "top_k": 1.0, "n": 1.0, "seed": 42.0, "min_tokens": 0.0}
+        self.assertEqual(self.server.ok(COMPLETIONS, body)["usage"]["completion_tokens"], 5)
+        for name, value in (("max_tokens", 1.5), ("top_k", -2.0), ("n", 1e300), ("seed", 0.5), ("max_tokens", -2.0)):
+            status, _, answer = self.server.post(COMPLETIONS, {"prompt": "x", name: value})
+            self.assertEqual(status, 400, name)
+            self.assertIn(name, answer["error"]["message"])
+
+    def test_a_request_that_leaves_no_token_is_wrong(self):
+        status, _, answer = self.server.post(COMPLETIONS, {"prompt": "x", "guided_choice": ["up"], "allowed_token_ids": self.ids_of(" 7")})
+        self.assertEqual((status, "no token can be chosen" in answer["error"]["message"]), (400, True), answer)
 
     def test_allowed_and_forbidden_tokens(self):
         allowed = self.ids_of(" 7")

@@ -47,6 +47,29 @@ class History(unittest.TestCase):
         for text in ("", "  \n"):
             self.assertIn('<invoke name="get_weather">\n</invoke>', self.prompt([*PARIS, call(text)]))
 
+    def test_results_whose_call_was_cut_off(self):
+        result = {"role": "tool", "tool_call_id": "call_a", "content": "11 degrees"}
+        text = {"role": "user", "content": "Result of a tool call that was left out:\n11 degrees"}
+        answer = {"role": "assistant", "content": "It is cold."}
+        for before, after in (([], HELLO), (PARIS, []), ([*PARIS, answer], HELLO), ([*PARIS, call("{}"), result, answer], [])):
+            self.assertEqual(self.prompt([*before, result, *after]), self.prompt([*before, text, *after]))
+            self.server.chat([*before, result, *after], tools=TOOLS, max_tokens=2)
+        parts = [{"type": "text", "text": "11 degrees"}]
+        self.assertEqual(self.prompt([{**result, "content": parts}, *HELLO]), self.prompt([text, *HELLO]))
+        block = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "11 degrees"}]}
+        self.same([block], [text])
+        self.assertEqual(self.items([{"type": "function_call_output", "call_id": "a", "output": "11 degrees"}]), self.server.ok("/tokenize", {"messages": [text]})["count"])
+
+    def test_halves_of_characters(self):
+        whole = self.server.ok("/apply-template", b'{"messages": [{"role": "user", "content": "a \\ud83d\\ude00 \\\\ud83d b"}]}')["prompt"]
+        self.assertIn("a \U0001f600 \\ud83d b", whole)
+        for half in (rb"\ud83d", rb"\uDE00", rb"\ud83d\ud83d", rb"\ud83d\n"):
+            body = b'{"messages": [{"role": "user", "content": "a ' + half + rb' \ud83d\ude00 b"}]}'
+            prompt = self.server.ok("/apply-template", body)["prompt"]
+            self.assertIn("\ufffd", prompt)
+            self.assertIn(" \U0001f600 b", prompt)
+        self.assertEqual(self.server.post("/apply-template", rb'{"messages": "\ud8"}')[0], 400)
+
     def test_calls_that_our_own_limit_cut_come_back(self):
         whole = self.server.ok(MESSAGES, {"max_tokens": 300, "temperature": 0, "messages": PARIS, "tools": FORM})["usage"]["output_tokens"]
         for limit in range(max(whole - 25, 1), whole):

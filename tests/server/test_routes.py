@@ -142,6 +142,17 @@ class Routes(unittest.TestCase):
             self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
             self.assertTrue(headers["x-request-id"])
 
+    def test_paths_as_clients_join_them(self):
+        for path in ("//v1/models", "/v1/models/", "/v1//models", "/v1/v1/models", "/models", "/v1/models?a=/b/", "/v1/models#top",
+                     "http://127.0.0.1:8080/v1/models", "/v1/health", "/health/", "http://localhost/health?x"):
+            self.assertEqual(self.server.get(path)[0], 200, path)
+        for path in ("//v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions/"):
+            self.assertEqual(self.server.post(path, {"messages": HELLO, "max_tokens": 1})[0], 200, path)
+        for path in ("/v1/v1/messages?beta=true", "/messages"):
+            self.assertEqual(self.server.post(path, {"messages": HELLO, "max_tokens": 1})[2]["type"], "message", path)
+        for path in ("/v2/models", "/v1/v1", "/completions", "/v1/models/models/"):
+            self.assertEqual(self.server.get(path)[0], 404, path)
+
     def test_request_ids_differ_and_no_page_may_read_answers(self):
         for path in ("/v1/messages", "/v1/chat/completions"):
             headers = self.server.post(path, {})[1]
