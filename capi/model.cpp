@@ -57,6 +57,12 @@ std::string packed_file_of(const char* path) {
     return path;
 }
 
+std::string chat_template_of(const char* text) {
+    if (text == nullptr) return {};
+    if (*text == '\0') fail(Status::invalid, "chat_template is empty");
+    return text;
+}
+
 std::optional<runtime::ExpertMoves> moves_of(int32_t moves) {
     if (moves == MINIM_EXPERT_MOVES_AUTO) return std::nullopt;
     if (moves == MINIM_EXPERT_MOVES_FIXED) return runtime::ExpertMoves::fixed;
@@ -130,6 +136,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         }
         options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
+        options.chat_template = chat_template_of(p.chat_template);
         // The runtime outlives its models (OpenModel), and so does its log.
         placement::OpenedDevices opened =
             placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);

@@ -53,6 +53,8 @@ int report(const minim::Exception& error) {
 cli::Options with_texts_checked(cli::Options options) {
     options.system = cli::utf8_text(std::move(options.system), "--system");
     options.json_schema = cli::utf8_text(std::move(options.json_schema), "--json-schema");
+    options.grammar = cli::utf8_text(std::move(options.grammar), "--grammar");
+    options.chat_template = cli::utf8_text(std::move(options.chat_template), "--chat-template");
     return options;
 }
 

@@ -47,6 +47,9 @@ minim::Sampling make_sampling(const minim::Model& model, const Options& options,
         sampling.set_constraint(
             minim::Constraint::from_schema(model, options.json_schema, after_reasoning(opens_thought)));
     }
+    if (!options.grammar.empty())
+        sampling.set_constraint(
+            minim::Constraint::from_grammar(model, options.grammar, after_reasoning(opens_thought)));
     set_given(sampling, "temperature", given.temperature);
     set_given(sampling, "top_p", given.top_p);
     set_given(sampling, "top_k", given.top_k);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of both programs about answers. Of the server they are for requests that do not say.
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -53,6 +57,37 @@ void set_kwargs(Options& options, const Value& value) {
 void set_thinking(Options& options, const Value& value) {
     if (value.integer == 2) options.reasoning_budget = 0;
     if (value.integer == 1 && options.reasoning_budget == 0) options.reasoning_budget = -1;
+}
+
+bool is_template(std::string_view text) {
+    return text.find("{{") != std::string_view::npos || text.find("{%") != std::string_view::npos;
+}
+
+std::string template_of_file(const Value& value) {
+    std::string text = file_text(value);
+    const bool has_zero = text.find('\0') != std::string::npos;
+    if (has_zero || !is_template(text))
+        throw UsageError(fmt::format("{}: the file '{}' holds no Jinja template: {}", value.option, value.text,
+                                     has_zero ? "it has a zero byte" : "it has neither {{ nor {%"));
+    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+    return text;
+}
+
+// Takes a text, a file, or, for the checkpoint's own template, nothing or a name of the family: "minimax-m2".
+void set_template(Options& options, const Value& value) {
+    constexpr size_t k_longest_path = 4096;
+    std::error_code error;
+    options.chat_template.clear();
+    if (is_template(value.text)) {
+        options.chat_template = value.text;
+    } else if (value.text.size() < k_longest_path && std::filesystem::is_regular_file(value.text, error)) {
+        options.chat_template = template_of_file(value);
+    } else if (!value.text.empty() && !value.text.starts_with("minimax")) {
+        throw UsageError(fmt::format(
+            "{}: '{}' is neither a file nor a template, and minim has no templates by name: write the text "
+            "of a Jinja template, or the name of a file with one",
+            value.option, value.text.substr(0, 200)));
+    }
 }
 
 constexpr Row k_rows[] = {
@@ -116,9 +151,11 @@ constexpr Row k_rows[] = {
      [](Options& o, const Value& v) { choose_drafts(o, v.on); }},
     {"-sc --speculative-config", "", text("JSON"), k_both, "",
      "vLLM's form: '{\"method\": \"ngram\", \"num_speculative_tokens\": 5}'", set_speculative_config},
-    {"--chat-template --chat-template-file", "", any_text("TEXT"), k_both, "the checkpoint's",
-     "a chat template, or a file with one, which must be the checkpoint's own: another one is refused",
-     set<&Options::chat_template>},
+    {"--chat-template", "", any_text("TEXT"), k_both, "the checkpoint's",
+     "a chat template in place of the checkpoint's: the text of a Jinja template, or a file with one",
+     set_template},
+    {"--chat-template-file", "", text("FILE"), k_both, "", "the same, from a file",
+     [](Options& o, const Value& v) { o.chat_template = template_of_file(v); }},
     {"--chat-template-kwargs --default-chat-template-kwargs", "", text("JSON"), k_both, "",
      "variables of the chat template, as a JSON object, for all conversations", set_kwargs},
 };

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -78,12 +77,6 @@ std::set<std::string> methods_of(const std::string& path) {
     return methods;
 }
 
-std::string trimmed(std::string text) {
-    std::erase(text, '\r');
-    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-    return text;
-}
-
 }  // namespace
 
 CheckpointFacts checkpoint_facts(const minim::Runtime& runtime, const std::string& path) {
@@ -113,25 +106,6 @@ void check_quantization(const std::string& path, const std::string& method) {
     throw std::runtime_error(fmt::format(
         "--quantization: the checkpoint is not '{}' but {}", method,
         methods.empty() ? "not quantised (none)" : fmt::format("'{}'", fmt::join(methods, "', '"))));
-}
-
-void check_chat_template(const minim::Runtime& runtime, const std::string& path, const std::string& given) {
-    std::string text = given;
-    std::error_code error;
-    if (given.size() < 4096 && std::filesystem::is_regular_file(given, error)) {
-        std::ifstream file(given, std::ios::binary);
-        text.assign(std::istreambuf_iterator<char>(file), {});
-    } else if (given.find("{%") == std::string::npos && given.find("{{") == std::string::npos) {
-        throw std::runtime_error(
-            fmt::format("--chat-template: '{}' is neither a file nor a template", given.substr(0, 200)));
-    }
-    const minim::Checkpoint checkpoint(runtime, path);
-    const std::string own = checkpoint.metadata("tokenizer.chat_template").str();
-    if (trimmed(text) != trimmed(own))
-        throw std::runtime_error(
-            "--chat-template: it is not the checkpoint's own, and minim renders with that one only; change "
-            "the "
-            "checkpoint's template, or its variables with --chat-template-kwargs");
 }
 
 }  // namespace program

@@ -21,8 +21,4 @@ CheckpointFacts checkpoint_facts(const minim::Runtime& runtime, const std::strin
 // std::runtime_error if it is another one.
 void check_quantization(const std::string& path, const std::string& method);
 
-// Compares a chat template, which is given as text or as the name of a file, with the checkpoint's own. Throws std::runtime_error
-// if it is another one.
-void check_chat_template(const minim::Runtime& runtime, const std::string& path, const std::string& given);
-
 }  // namespace program

@@ -13,7 +13,7 @@ constexpr Foreign k_rows[] = {
      "-dsatk --dsa-top-k -amb --attention-max-batch -fdn --fused-delta-net -gap --graph-attn-precision"},
     {false, Takes::toggle, "there is one kind of attention, which never stores the matrix of scores",
      "-fa --flash-attn"},
-    {false, Takes::nothing, "the checkpoint's chat template is always used", "--jinja --no-jinja"},
+    {false, Takes::nothing, "chat templates are always Jinja", "--jinja --no-jinja"},
     {false, Takes::nothing, "there is no warm-up: the prompt is the first step", "--no-warmup"},
     {false, Takes::nothing, "the warm-up is one step of its own", "-wb --warmup-batch"},
     {false, Takes::nothing, "there is always one turn", "-st --single-turn"},
@@ -127,9 +127,9 @@ constexpr Foreign k_rows[] = {
      "--banned-string-file --banned-n --allowlist-unicode-rule --allowlist-pieces --allowlist-keyword "
      "--allowlist-keyword-delay --expiring-logit-bias-file"},
     {true, Takes::one,
-     "on the command line an answer is bounded by --json-schema; requests to minim-server may bring a "
-     "grammar",
-     "--grammar --grammar-file"},
+     "it is for one answer: `minim` and `minim chat` take it, and requests to minim-server bring their own as "
+     "`grammar` or `json_schema`",
+     "--grammar --grammar-file -j --json-schema -jf --json-schema-file"},
     {true, Takes::nothing, "minim-server listens at one plain HTTP address; put a proxy before it",
      "--reuse-port"},
     {true, Takes::one, "minim-server listens at one plain HTTP address; put a proxy before it",

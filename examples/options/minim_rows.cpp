@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the commands of `minim`.
-#include <fstream>
-#include <iterator>
-
-#include <fmt/format.h>
-
 #include "set.h"
 
 namespace program {
@@ -15,12 +10,6 @@ constexpr uint32_t k_chat = bit(Command::chat);
 constexpr uint32_t k_tokenize = bit(Command::tokenize);
 constexpr uint32_t k_inspect = bit(Command::inspect);
 constexpr Word k_specials[] = {{"exact", 0}, {"safe", 1}, {"none", 2}};
-
-void read_schema(Options& options, const Value& value) {
-    std::ifstream file(value.text, std::ios::binary);
-    if (!file) throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
-    options.json_schema.assign(std::istreambuf_iterator<char>(file), {});
-}
 
 constexpr Row k_rows[] = {
     {"-p --prompt", "", any_text("TEXT"), k_texts, "", "the text, or what to say to the model",
@@ -39,7 +28,13 @@ constexpr Row k_rows[] = {
      "context of one sequence, in tokens; required", set<&Options::n_context>},
     {"-j --json-schema", "", any_text("SCHEMA"), k_answers, "",
      "the answer is JSON that fits this JSON Schema; '{}' is any JSON", set<&Options::json_schema>},
-    {"-jf --json-schema-file", "", text("FILE"), k_answers, "", "the same, from a file", read_schema},
+    {"-jf --json-schema-file", "", text("FILE"), k_answers, "", "the same, from a file",
+     [](Options& o, const Value& v) { o.json_schema = file_text(v); }},
+    {"--grammar", "", any_text("GBNF"), k_answers, "",
+     "the answer is a text of this grammar in GBNF, whose rule `root` is the whole answer",
+     set<&Options::grammar>},
+    {"--grammar-file", "", text("FILE"), k_answers, "", "the same, from a file",
+     [](Options& o, const Value& v) { o.grammar = file_text(v); }},
     {"--raw", "", flag(), k_generate, "", "continue the text as it is, without chat template",
      set<&Options::raw>},
     {"--hide-reasoning", "", flag(), k_chat, "", "do not show what the model thinks",

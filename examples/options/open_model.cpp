@@ -143,7 +143,6 @@ minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& 
                                   const std::string& path, const Room& room,
                                   std::vector<std::string>& notes) {
     if (!options.quantization.empty()) check_quantization(path, options.quantization);
-    if (!options.chat_template.empty()) check_chat_template(runtime, path, options.chat_template);
     minim::ModelOptions model;
     model.backend = options.backend;
     choose_devices(runtime, options, path, room, model, notes);
@@ -152,6 +151,7 @@ minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& 
     model.deterministic = options.deterministic;
     model.expand = options.expand;
     model.packed_file = options.packed_file;
+    model.chat_template = options.chat_template;
     if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
     if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
     return model;

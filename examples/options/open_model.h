@@ -21,7 +21,7 @@ struct Room {
 
 // Returns the options of the model at `path`: by default all usable devices, else the CPU. Adds a line to `notes` for options that
 // have no effect without a usable device. Throws std::runtime_error if such an option was given and the CPU alone is not allowed,
-// or the checkpoint is not what --quantization and --chat-template say.
+// or the checkpoint is not what --quantization says.
 minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& options,
                                   const std::string& path, const Room& room, std::vector<std::string>& notes);
 

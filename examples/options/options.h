@@ -88,7 +88,7 @@ struct Options {
     int32_t k_format = MINIM_KV_AUTO;
     int32_t v_format = MINIM_KV_AUTO;
     int64_t n_context = 0;      // 0: chosen by the program
-    std::string chat_template;  // text or file; it must be the checkpoint's own; "": not checked
+    std::string chat_template;  // the template's text; "": the checkpoint's
     std::string chat_kwargs;    // a JSON object of template variables, for all conversations; "": none
     bool verbose = false;
     std::string log_file;  // "": standard error
@@ -98,6 +98,7 @@ struct Options {
     int64_t n_predict = -1;         // below 1: until the model ends its turn
     int64_t reasoning_budget = -1;  // tokens of thought; -1: no limit, 0: none
     std::string json_schema;        // of the answer; "": any text
+    std::string grammar;            // of the answer, in GBNF; "": any text
 
     // Of `minim` alone.
     std::optional<std::string> text;  // -p

@@ -102,6 +102,8 @@ void check(const Options& options, const std::vector<Given>& given) {
         throw UsageError("-p or -f is required: the text");
     if (command == Command::plan && options.n_context == 0)
         throw UsageError("-c is required: the context of one sequence, in tokens");
+    if (!options.json_schema.empty() && !options.grammar.empty())
+        throw UsageError("--json-schema excludes --grammar: an answer has one form");
     if (options.no_mmap && !options.packed_file.empty())
         throw UsageError(fmt::format("{} excludes --packed-file, which is mapped",
                                      find_given(given, "--mmap") != nullptr ? "--no-mmap" : "--load-mode"));

@@ -129,6 +129,56 @@ std::string option_of(Command command, const std::string& name) {
     return !is_full && is_brief ? brief : full;
 }
 
+// Variables of vLLM and SGLang whose names do not say which option is meant.
+struct Variable {
+    std::string_view name;
+    std::string_view option;
+};
+constexpr Variable k_python_variables[] = {
+    {"VLLM_LOGGING_LEVEL", "--verbose"},
+    {"VLLM_CPU_KVCACHE_SPACE", "--kv-tokens"},
+    {"VLLM_CPU_OMP_THREADS_BIND", "--pin-threads"},
+    {"VLLM_CPU_NUM_OF_RESERVED_CPU", "--threads"},
+    {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "--timeout"},
+    {"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "--ctx-size"},
+    {"VLLM_BATCH_INVARIANT", "--deterministic"},
+    {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "--ctx-size"},
+    {"SGLANG_ENABLE_DETERMINISTIC_INFERENCE", "--deterministic"},
+};
+
+// Returns the option that a variable of vLLM or SGLang has a counterpart in, or "".
+std::string counterpart_of(std::string_view variable, Command command) {
+    for (const Variable& known : k_python_variables)
+        if (known.name == variable) return std::string(known.option);
+    for (const std::string_view prefix : {"VLLM_", "SGLANG_"}) {
+        if (!variable.starts_with(prefix)) continue;
+        std::string option = "--";
+        for (const char c : variable.substr(prefix.size()))
+            option += c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        const Row* row = find_row(option, command);
+        return row != nullptr && (row->commands & bit(command)) != 0 ? option : "";
+    }
+    return {};
+}
+
+// Adds one note for all variables of vLLM and SGLang that have a counterpart.
+void note_python_variables(Command command, Reading& reading) {
+    std::string names;
+    std::string ours;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const std::string_view name = text.substr(0, text.find('='));
+        const std::string option = counterpart_of(name, command);
+        if (option.empty() || name.size() + 1 >= text.size()) continue;
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+        ours += fmt::format("{}{} ({})", ours.empty() ? "" : ", ", option, variable_of(option));
+    }
+    if (names.empty()) return;
+    const bool is_one = names.find(',') == std::string::npos;
+    reading.notes.push_back(fmt::format("{} {} no effect: variables of minim begin with MINIM_; the option{} {}", names,
+                                        is_one ? "has" : "have", is_one ? " is" : "s are", ours));
+}
+
 void add_line(Command command, std::string_view line, const std::string& place, Reading& reading) {
     const size_t sign = line.find('=');
     if (sign == std::string_view::npos)
@@ -227,6 +277,7 @@ void add_environment(Command command, Reading& reading) {
             for_each_name(row.opposite, look);
         }
     }
+    note_python_variables(command, reading);
     add_other_variables(command, reading);
 }
 

@@ -2,11 +2,15 @@
 // Types and setters for the rows of the table.
 #pragma once
 
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "table.h"
 
@@ -83,6 +87,14 @@ void set_sampling(Options& options, const Value& value) {
 template <auto member>
 void set_bytes(Options& options, const Value& value) {
     options.*member = value.bytes;
+}
+
+// Reads the file that the value names. Throws UsageError.
+inline std::string file_text(const Value& value) {
+    std::ifstream file(value.text, std::ios::binary);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    if (!file) throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
+    return text;
 }
 
 // The sections' rows, each in a file of its own.

@@ -2,6 +2,7 @@
 #include "conversation.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -104,6 +105,14 @@ void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
     ids.insert(ids.end(), rest.begin(), rest.end());
 }
 
+// Returns whether the prompt ends in an open think block, which the template decides: "<think>\n".
+bool opens_thought(const Conversation& conversation, const std::vector<int32_t>& ids, const Serving& serving) {
+    if (!conversation.adds_generation_prompt || conversation.continues) return false;
+    if (serving.think_begin < 0) return true;
+    const size_t n_last = std::min<size_t>(ids.size(), 2);
+    return std::find(ids.end() - static_cast<std::ptrdiff_t>(n_last), ids.end(), serving.think_begin) != ids.end();
+}
+
 // Leaves only the last n tokens of a prompt; all with -1.
 void keep_end(std::vector<int32_t>& ids, int64_t n) {
     const auto count = static_cast<int64_t>(ids.size());
@@ -198,9 +207,9 @@ std::string render(const Conversation& conversation, const Serving& serving) {
                                .chat_render(to_text(conversation.messages), tools_of(conversation),
                                             kwargs_of(conversation, serving))
                                .str();
-        if (conversation.continues) text.resize(text.rfind("[e~["));
-        const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
-        if (opens_thought && !conversation.thinks) text += "\n</think>\n\n";
+        if (conversation.continues) text.resize(std::min(text.rfind("[e~["), text.size()));
+        if (text.ends_with("<think>\n") && !conversation.continues && !conversation.thinks)
+            text += "\n</think>\n\n";
         return text;
     } catch (const minim::Exception& error) {
         refuse(error, "messages");
@@ -228,8 +237,7 @@ std::vector<int32_t> prompt_ids(const Conversation& conversation, Serving& servi
         const auto end = std::find(ids.rbegin(), ids.rend(), serving.turns.end_token());
         if (end != ids.rend()) ids.erase(std::prev(end.base()), ids.end());
     }
-    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
-    if (opens_thought && !conversation.thinks) close_thought(ids, serving.model);
+    if (opens_thought(conversation, ids, serving) && !conversation.thinks) close_thought(ids, serving.model);
     if (conversation.n_kept_tokens) keep_end(ids, *conversation.n_kept_tokens);
     return ids;
 }
@@ -258,16 +266,15 @@ void read_common(const Fields& request, ToolForm form, Conversation& conversatio
 ChatPrompt make_prompt(const Conversation& conversation, Serving& serving, ApiFamily family) {
     ChatPrompt prompt;
     const std::string tools = tools_of(conversation);
-    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
     prompt.format.reasoning = conversation.reasoning.value_or(serving.options.reasoning);
-    prompt.format.starts_in_reasoning = opens_thought && conversation.thinks;
     prompt.format.tools = tools;
-    if (prompt.format.starts_in_reasoning)
-        prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
     if (!conversation.n_kept_tokens)
         check_length(least_tokens(conversation, serving), serving, "messages", family, /*is_bound=*/true);
     std::vector<int32_t> ids = prompt_ids(conversation, serving);
     check_length(ids.size(), serving, "messages", family);
+    prompt.format.starts_in_reasoning = opens_thought(conversation, ids, serving) && conversation.thinks;
+    if (prompt.format.starts_in_reasoning)
+        prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
     prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));
 
     const bool after_reasoning = prompt.format.starts_in_reasoning;

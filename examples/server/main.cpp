@@ -43,6 +43,7 @@ void serve(const server::Options& options) {
     server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", serving.name,
                                    serving.info.placement, serving.n_context, serving.n_slots, options.host,
                                    service.port()));
+    server::never_wait_for_log();
     loop.run();
     const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
     if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))

@@ -5,9 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <mutex>
@@ -21,7 +21,11 @@ namespace server {
 
 namespace {
 
-std::atomic<int> log_descriptor{STDERR_FILENO};
+// Guards what follows, and keeps lines whole.
+std::mutex log_mutex;
+int log_descriptor = STDERR_FILENO;
+bool waits_for_reader = true;  // until never_wait_for_log(), or the reader has let a line wait too long
+int64_t n_lost = 0;            // lines since the last notice about them
 
 }  // namespace
 
@@ -31,7 +35,13 @@ void open_log(const std::string& file) {
     if (descriptor < 0)
         throw std::runtime_error("cannot open the log file '" + file +
                                  "': " + std::generic_category().message(errno));
+    const std::lock_guard lock(log_mutex);
     log_descriptor = descriptor;
+}
+
+void never_wait_for_log() {
+    const std::lock_guard lock(log_mutex);
+    waits_for_reader = false;
 }
 
 namespace {
@@ -48,14 +58,35 @@ std::string now_text() {
                        utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, ms);
 }
 
+// Returns whether the log takes a line, for which it may have to be read first. With log_mutex.
+bool has_room(int wait_ms) {
+    pollfd poll_descriptor = {log_descriptor, POLLOUT, 0};
+    return ::poll(&poll_descriptor, 1, wait_ms) == 1 && (poll_descriptor.revents & POLLOUT) != 0;
+}
+
+void write_all(const std::string& text) {
+    [[maybe_unused]] const ssize_t written = ::write(log_descriptor, text.data(), text.size());
+}
+
 void write_line(std::string text, std::string_view line) {
     constexpr size_t k_longest = 4000;  // a pipe takes it whole or not at all
     for (const char c : line.substr(0, k_longest))
         text += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     text += '\n';
-    pollfd poll_descriptor = {log_descriptor, POLLOUT, 0};
-    if (::poll(&poll_descriptor, 1, 0) != 1 || (poll_descriptor.revents & POLLOUT) == 0) return;
-    [[maybe_unused]] const ssize_t written = ::write(log_descriptor, text.data(), text.size());
+    const std::lock_guard lock(log_mutex);
+    if (n_lost > 0 && has_room(0)) {
+        write_all(fmt::format("minim-server: {} lines of the log were lost before this one: it was not read fast "
+                              "enough\n",
+                              n_lost));
+        n_lost = 0;
+    }
+    constexpr int k_longest_wait_ms = 10000;
+    if (!has_room(waits_for_reader ? k_longest_wait_ms : 0)) {
+        waits_for_reader = false;
+        ++n_lost;
+        return;
+    }
+    write_all(text);
 }
 
 }  // namespace

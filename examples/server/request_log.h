@@ -10,7 +10,11 @@ namespace server {
 // Sets the file for later lines. "" is standard error. Throws std::runtime_error if the file cannot be opened.
 void open_log(const std::string& file);
 
-// Writes "minim-server: TIME LINE", with the time in UTC. Any thread. Never waits: a line that a full pipe does not take is lost.
+// Lines wait for the reader of a full pipe, for ten seconds at most, until this call. Later lines are lost instead, and the next
+// line that is written has the number of lost lines before it: requests must not wait for the log.
+void never_wait_for_log();
+
+// Writes "minim-server: TIME LINE", with the time in UTC. Any thread.
 void write_note(std::string_view line);
 
 // Writes "minim-server: LINE": what a person at a terminal reads before the server serves.

@@ -101,8 +101,9 @@ int64_t now_in_seconds() {
         .count();
 }
 
-int32_t think_end_token(const minim::Model& model) {
-    const minim::Tokens tokens = model.tokenize("</think>");
+// Returns the id of a text that is one token, or -1.
+int32_t token_of(const minim::Model& model, const char* text) {
+    const minim::Tokens tokens = model.tokenize(text);
     return tokens.size() == 1 ? tokens[0] : -1;
 }
 
@@ -123,10 +124,12 @@ Serving::Serving(const Options& o)
       info(model.info()),
       name(model_name(options, model)),
       started(now_in_seconds()),
-      chat_template(metadata(model, "tokenizer.chat_template")),
+      chat_template(options.chat_template.empty() ? metadata(model, "tokenizer.chat_template")
+                                                  : options.chat_template),
       recommended(model.checkpoint().recommended_sampling()),
       sampling(complete(options.sampling, recommended)),
-      think_end(think_end_token(model)),
+      think_begin(token_of(model, "<think>")),
+      think_end(token_of(model, "</think>")),
       longest_token(longest_token_of(model, info.n_vocab)),
       engine(open_engine(model, options)),
       n_context(static_cast<int64_t>(engine.state().max_context)),

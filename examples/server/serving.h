@@ -22,9 +22,10 @@ struct Serving {
     const minim_model_info info;
     const std::string name;  // of the model in answers
     const int64_t started;   // seconds since 1970
-    const std::string chat_template;
+    const std::string chat_template;  // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
+    const int32_t think_begin;                     // the id of <think>, or -1
     const int32_t think_end;                       // the id of </think>, or -1
     const size_t longest_token;                    // bytes of the longest token's text
     minim::Engine engine;

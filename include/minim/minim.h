@@ -567,11 +567,15 @@ typedef struct minim_model_params {
        takes it: for `fit_context` tokens at least, or, if that is 0, for the longest context that fits. A longer cache never takes more
        memory from experts than it leaves to them. 0: room for one context only. */
     int64_t fit_requests;
+    /* A chat template in place of all those of the checkpoint: the text of a Jinja template in UTF-8, which is copied, or NULL. It is
+       the template "default". The output parser reads the markup of the model as ever. INVALID: the text has no "{{" and no "{%",
+       as the name of a template or of a file. UNSUPPORTED, with the line: the template cannot be parsed. */
+    const char* chat_template;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
     {                                                                                                       \
         sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
-            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0                                                           \
+            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL                                                     \
     }
 
 /* Loads a model. `params` and `cancel` may be NULL. Errors: those of minim_checkpoint_open, UNSUPPORTED (another architecture, a

@@ -402,6 +402,7 @@ struct ModelOptions {
     int32_t fit_v_format = MINIM_KV_AUTO;
     std::string expert_profile;  // file that says which experts to cache first; "": none
     int64_t fit_requests = 0;    // leave room for an engine of so many requests; 0: for one context
+    std::string chat_template;   // text of a Jinja template in place of the checkpoint's; "": the checkpoint's
 };
 
 // Options of rendering a conversation: the fields of minim_chat_params, "" for none.
@@ -617,6 +618,7 @@ class Model {
         params.fit_v_format = options.fit_v_format;
         params.expert_profile = detail::text_or_null(options.expert_profile);
         params.fit_requests = options.fit_requests;
+        params.chat_template = detail::text_or_null(options.chat_template);
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

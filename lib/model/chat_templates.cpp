@@ -73,10 +73,24 @@ std::vector<std::pair<std::string, std::string>> special_tokens_of_gguf(
     return tokens;
 }
 
+// Parses a template that the caller gave. Errors name the argument, as the checkpoint's template is another one.
+chat::Template parse_own(std::string_view text) {
+    if (text.find("{{") == std::string_view::npos && text.find("{%") == std::string_view::npos)
+        fail(Status::invalid,
+             "chat_template is '{}', which is no template: it has neither {{{{ nor {{%. Give the text of a Jinja "
+             "template",
+             text.substr(0, 100));
+    try {
+        return chat::parse_template(text);
+    } catch (const Error& error) {
+        fail(error.status(), "chat_template: {}", error.what());
+    }
+}
+
 }  // namespace
 
 ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
-                             std::string_view file, const Logger& log)
+                             std::string_view file, std::string_view own, const Logger& log)
     : file_(file) {
     NamedTexts texts;
     std::vector<std::pair<std::string, std::string>> special_tokens;
@@ -91,6 +105,11 @@ ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Toke
         special_tokens = special_tokens_of_config(config);
         const std::string own_file = side_file(checkpoint, "chat_template.jinja", false);
         texts = own_file.empty() ? texts_of_config(config) : NamedTexts{{std::string(k_default), own_file}};
+    }
+    if (!own.empty()) {
+        entries_.push_back({std::string(k_default), std::string(own), parse_own(own), {}});
+        entries_.back().parsed->special_tokens = special_tokens;
+        return;
     }
     for (auto& [name, text] : texts) {
         Entry made{std::move(name), std::move(text), std::nullopt, {}};

@@ -20,8 +20,10 @@ class ChatTemplates {
     // Reads chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones). For a
     // GGUF file, reads `tokenizer.chat_template` and `tokenizer.chat_template.NAME`. Logs a warning if there is no
     // template, and for each template that cannot be used.
+    // `own` is a template in place of all those, unless it is empty. Throws invalid if `own` is a name and no template, unsupported
+    // if it cannot be parsed.
     ChatTemplates(const checkpoint::Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
-                  std::string_view file, const Logger& log);
+                  std::string_view file, std::string_view own, const Logger& log);
 
     // Returns the text of the default template, as written; empty if there is none.
     const std::string& default_text() const noexcept;

@@ -91,7 +91,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     const auto rules =
         options.engine_tokenizer ? tokenizer::PieceRules::gguf_engine : tokenizer::PieceRules::model;
     tokenizer_.emplace(read_vocabulary(checkpoint_, log), rules, log);
-    chat_templates_ = ChatTemplates(checkpoint_, *tokenizer_, path, log);
+    chat_templates_ = ChatTemplates(checkpoint_, *tokenizer_, path, options.chat_template, log);
     recommended_sampling_ = read_recommended_sampling(checkpoint_, log);
     specs_ = bind_weights(checkpoint_, config_, log);
     n_parameters_ = parameter_count(specs_);

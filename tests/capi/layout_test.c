@@ -68,7 +68,8 @@ FIELD(minim_model_params, fit_v_format, 152);
 FIELD(minim_model_params, fit_n_ubatch, 156);
 FIELD(minim_model_params, expert_profile, 160);
 FIELD(minim_model_params, fit_requests, 168);
-SIZE(minim_model_params, 176);
+FIELD(minim_model_params, chat_template, 176);
+SIZE(minim_model_params, 184);
 
 FIELD(minim_expert_cache, reserved, 4);
 FIELD(minim_expert_cache, n_places, 8);

@@ -4,17 +4,21 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 from support import Q8_0, ROOT, errors_of, run
 
 SERVER = os.environ.get("MINIM_SERVER", "")
 # A value for each kind of option; --version ends a program after its options were read.
 VALUES = {"integer": "1", "count": "2k", "seed": "18446744073709551615", "real": "1", "size": "1MiB", "part": "0.5", "numbers": "3,1", "text": "x"}
-OWN_VALUES = {"--chunk": "2", "-sc": '{"method": "ngram"}', "--chat-template-kwargs": "{}", "--json-schema-file": str(Q8_0), "--api-key-file": __file__}
+OWN_VALUES = {"--chunk": "2", "-sc": '{"method": "ngram"}', "--chat-template-kwargs": "{}", "--json-schema-file": str(Q8_0), "--api-key-file": __file__,
+              "--chat-template": "{{ messages }}", "--chat-template-file": str(ROOT / "tests/data/chat/minim_tiny.jinja"), "--grammar-file": __file__}
 
 
 def table():
@@ -33,6 +37,24 @@ def value_of(row, name):
     if row["kind"] == "choice":
         return row["words"][0]
     return OWN_VALUES.get(name) or OWN_VALUES.get(next((n for n in row["names"] if n in OWN_VALUES), ""), VALUES.get(row["kind"]))
+
+
+def start(arguments):
+    """Starts the server and asks for its health. Returns its exit code after SIGTERM, or that of a server that does not start, and the log."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = pathlib.Path(folder, "log")
+        with log.open("w") as output:
+            process = subprocess.Popen([SERVER, *arguments, "--port", "0"], stderr=output)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            found = re.search(r" at http://\S+:(\d+)\n", log.read_text())
+            if found:
+                with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/health", timeout=60) as answer:
+                    assert answer.status == 200
+                break
+            time.sleep(0.02)
+        process.terminate()
+        return process.wait(60), log.read_text()
 
 
 class Table(unittest.TestCase):
@@ -91,9 +113,8 @@ class Table(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""), name)
                 self.assertIn(f"{name}: {row['reason']}", done.stderr)
         arguments = [word for name, _, values in allowed for word in (name, *values)]
-        with tempfile.NamedTemporaryFile() as log:  # a pipe that is full would lose lines of the server
-            done = run_command(command, "-m", "/nothing.gguf", *(("-p", "x") if command == "minim" else ()), "--log-file", log.name, *arguments)
-            lines = pathlib.Path(log.name).read_text(encoding="utf-8").splitlines()
+        done = run_command(command, "-m", "/nothing.gguf", *(("-p", "x") if command == "minim" else ()), *arguments)
+        lines = done.stderr.splitlines()
         self.assertEqual(done.returncode, 1, lines[-1:])  # all options are read, then there is no model
         for name, reason, _ in allowed:
             self.assertTrue(any(f" {name} has no effect: {reason}" in line for line in lines), name)
@@ -192,11 +213,60 @@ class Reading(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--quantization: the checkpoint is not 'fp8' but 'gguf'", done.stderr)
 
-    def test_another_chat_template_is_refused(self):
-        done = run(*self.ask, "--chat-template", "{{ messages }}")
+    def test_another_chat_template(self):
+        template = "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}\n{% endfor %}{{ more }}"
+        ask = ("-m", Q8_0, "-n", 12, "--temp", 0)
+        wanted = run(*ask, "--raw", "-p", "<user>hi\n!").stdout
+        kwargs = ("-p", "hi", "--chat-template-kwargs", '{"more": "!"}')
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "own.jinja")
+            file.write_text("\ufeff" + template, encoding="utf-8")
+            for words in (("--chat-template", template), ("--chat-template", file), ("--chat-template-file", file)):
+                done = run(*ask, *kwargs, *words)
+                self.assertEqual((done.returncode, done.stdout), (0, wanted), (words, done.stderr))
+            self.assertEqual(run(*ask, *kwargs, env={**os.environ, "MINIM_CHAT_TEMPLATE": str(file)}).stdout, wanted)
+            file.write_text("hello")
+            for words in (("--chat-template", file), ("--chat-template-file", file), ("--chat-template-file", folder), ("--chat-template-file", "/nothing"),
+                          ("--chat-template", "chatml"), ("--chat-template", "llama3"), ("--chat-template", "/nothing.jinja")):
+                error = self.refused(*words)
+                self.assertIn(f"{words[0]}: ", error)
+                self.assertIn(f"'{words[1]}'", error)
+        own = run(*self.ask).stdout
+        for name in ("minimax-m2", ""):
+            self.assertEqual(run(*self.ask, "--chat-template", name).stdout, own)
+        done = run(*self.ask, "--chat-template", "{% for %}")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("--chat-template: it is not the checkpoint's own", done.stderr)
-        self.assertIn("neither a file nor a template", run(*self.ask, "--chat-template", "chatml").stderr)
+        self.assertIn("minim: error: chat_template: ", done.stderr)
+
+    def test_a_grammar_bounds_the_answer(self):
+        ask = ("-m", Q8_0, "-p", "hi", "-n", 200, "--temp", 2, "--seed", 3, "--reasoning-budget", 0)
+        grammar = 'root ::= ("yes" | "no") digit{3}\ndigit ::= [0-9]\n'
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "own.gbnf")
+            file.write_text(grammar)
+            for words in (("--grammar", grammar), ("--grammar-file", file)):
+                done = run(*ask, *words)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"\A(yes|no)\d{3}\n\Z")
+            self.assertIn(f"--grammar-file: the file '{folder}' cannot be read", self.refused("--grammar-file", folder))
+        done = run(*ask, "--grammar", "root ::= rot")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rot", done.stderr)
+        self.assertIn("--json-schema excludes --grammar", self.refused("-j", "{}", "--grammar", grammar))
+        if SERVER:
+            for words in (("--grammar", grammar), ("-jf", __file__), ("-j", "{}")):
+                done = run_command("minim-server", "-m", str(Q8_0), *words)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(f"{words[0]}: it is for one answer", done.stderr)
+
+    def test_variables_of_other_programs_are_named_in_one_note(self):
+        settings = {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_SEED": "1", "SGLANG_CHAT_TEMPLATE": "x", "SGLANG_SEED": "", "VLLM_PLUGINS": "x"}
+        done = run(*self.ask, env={**os.environ, **settings})
+        [note] = [line for line in done.stderr.splitlines() if "VLLM_" in line or "SGLANG_" in line]
+        for text in ("VLLM_LOGGING_LEVEL", "--verbose (MINIM_VERBOSE)", "VLLM_SEED", "--seed (MINIM_SEED)", "SGLANG_CHAT_TEMPLATE", " have no effect: "):
+            self.assertIn(text, note)
+        self.assertNotIn("VLLM_PLUGINS", note)
+        self.assertNotIn("SGLANG_SEED", note)
 
 
 class Plan(unittest.TestCase):
@@ -335,6 +405,35 @@ class Published(unittest.TestCase):
                     self.assertIn(command["refused"], done.stderr)
                     continue
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def server_lines(self):
+        """Yields the command lines for minim-server that are in the repository, with the tiny model, and what is refused in each."""
+        for command in json.loads((ROOT / "tests/data/published_commands.json").read_text(encoding="utf-8")):
+            if command["program"] == "minim-server":
+                yield [str(Q8_0) if word == "MODEL" else word for word in command["arguments"]], command["refused"]
+        for line in (ROOT / "docs/recipes.md").read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+            words = shlex.split(line) if line.startswith("minim-server ") else []
+            if words:
+                yield [str(Q8_0) if before == "-m" else word for before, word in zip(words, words[1:])], ""
+
+    @unittest.skipUnless(SERVER, "minim-server is not built")
+    def test_each_server_starts_or_names_what_it_lacks(self):
+        n_started = 0
+        for words, refused in self.server_lines():
+            with self.subTest(" ".join(words)):
+                code, log = start(words)
+                if refused:
+                    self.assertEqual(code, 2, log)
+                    self.assertIn(refused, log)
+                elif code == 1:  # the device that the line names does not exist
+                    devices = words[words.index("--device") + 1].split(",")
+                    self.assertTrue(any(f"'{device}'" in log.splitlines()[-1] for device in devices), log)
+                else:
+                    self.assertEqual(code, 0, log)
+                    n_started += 1
+                    if "-ngl" in words:
+                        self.assertRegex(log, "-ngl.* no effect: only the CPU is usable|cuda:")
+        self.assertGreater(n_started, 10)
 
     def test_the_recipes_are_read(self):
         text = (ROOT / "docs/recipes.md").read_text(encoding="utf-8").replace("\\\n", " ")

@@ -107,6 +107,7 @@ int main(void) {
     FIELD(minim_model_params, fit_n_ubatch);
     FIELD(minim_model_params, expert_profile);
     FIELD(minim_model_params, fit_requests);
+    FIELD(minim_model_params, chat_template);
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
     FIELD(minim_model_info, n_layer);

@@ -51,6 +51,23 @@ class Chat(unittest.TestCase):
                 changed.render_chat([])
             self.assertEqual(caught.exception.status, "unsupported")
 
+    def test_a_template_in_place_of_the_checkpoints(self):
+        own = "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}{% endfor %}{{ eos_token }}"
+        folder = MADE_MODELS / "minim-tiny"
+        with minim.Model(folder, threads=1, chat_template=own) as opened:
+            self.assertEqual(opened.render_chat([{"role": "user", "content": "Hi"}]), "<user>Hi[e~[")
+            self.assertEqual(opened.render_chat([], template="default"), "[e~[")
+            with self.assertRaisesRegex(minim.Error, "no chat template 'tool_use'; it has 'default'"):
+                opened.render_chat([], template="tool_use")
+            parsed = opened.parse_output("a</think>b", tools=[])
+            self.assertEqual((parsed["reasoning_content"], parsed["content"]), ("a", "b"))
+        for text, status, why in (("chatml", "invalid", "chat_template is 'chatml'"), ("", "invalid", "chat_template is empty"),
+                                  ("{% if %}", "unsupported", "chat_template: .*line 1"), ("{{ 1 }", "unsupported", "chat_template: "),
+                                  (b"{{ 1 }}\xff", "unsupported", "chat_template: .*not UTF-8")):
+            with self.subTest(text), self.assertRaisesRegex(minim.Error, why) as caught:
+                minim.Model(folder, threads=1, chat_template=text).close()
+            self.assertEqual(caught.exception.status, status)
+
     def test_templates_by_name_and_special_tokens_come_from_the_configuration(self):
         named = [
             {"name": "default", "template": "{{ bos_token }}D{{ messages[0].content }}"},

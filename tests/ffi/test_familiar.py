@@ -133,6 +133,20 @@ class OfflineInference(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "LLM has no parameter 'max_model_length'; the nearest one is 'max_model_len'"):
             opened(max_model_length=64)
 
+    def test_a_chat_template_is_a_text_or_a_file(self):
+        own = "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}{% endfor %}"
+        greedy = minim.SamplingParams(temperature=0.0, max_tokens=4)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "own.jinja")
+            file.write_text(own, encoding="utf-8")
+            for given in (own, file, str(file)):
+                llm = minim.LLM(str(Q8_0), max_model_len=64, threads=1, chat_template=given)
+                asked = llm.chat([{"role": "user", "content": "Hi"}], greedy)[0].prompt_token_ids
+                self.assertEqual(list(asked), list(llm.model.tokenize("<user>Hi")))
+                llm.close()
+        with self.assertRaises(FileNotFoundError):
+            minim.LLM(str(Q8_0), max_model_len=64, threads=1, chat_template=file)
+
     def test_each_parameter_has_one_use(self):
         for call, warned, refused in (
             (minim.LLM, peers.LLM_WARNED, peers.LLM_REFUSED),

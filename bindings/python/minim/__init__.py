@@ -452,6 +452,7 @@ class Model(abi.Handle):
     packed_file       map the backend's packed weights from this file; the file is created if needed
     mmap       True: map the file; False: read the weights into memory; None: read them if memory allows
     engine_tokenizer  True: split text as llama.cpp does
+    chat_template     the text of a Jinja template in place of the checkpoint's templates
     progress   progress(done_bytes, total_bytes), from another thread; raise an exception to cancel
     cancel     a Cancel
     log        log(level, line), from any thread, up to log_level: "error", "warning" (the default), "info", "debug"
@@ -488,6 +489,7 @@ class Model(abi.Handle):
         packed_file=None,
         mmap=None,
         engine_tokenizer=False,
+        chat_template=None,
         progress=None,
         cancel=None,
         log=None,
@@ -519,6 +521,7 @@ class Model(abi.Handle):
             fit_k_format=_choice(_KV_FORMATS, fit_k_format or "auto", "fit_k_format"),
             fit_v_format=_choice(_KV_FORMATS, fit_v_format or "auto", "fit_v_format"),
             expert_profile=None if expert_profile is None else _path(expert_profile),
+            chat_template=None if chat_template is None else _zero_terminated(chat_template, "chat_template"),
         )
         names = _device_names(devices)
         if names and device_layers != 0:

@@ -132,6 +132,16 @@ def _drafts(config: typing.Optional[typing.Mapping[str, typing.Any]]) -> int:
     return int(config.get("num_speculative_tokens", 4))
 
 
+def _template_text(given: typing.Union[None, str, os.PathLike[str]]) -> typing.Optional[str]:
+    """The text of a chat template that is given as text or as a file. None: none is given, or the name of one of the checkpoint's."""
+    if given is None or (isinstance(given, str) and ("{{" in given or "{%" in given)):
+        return given
+    if isinstance(given, str) and not os.path.isfile(given):
+        return None
+    with open(given, encoding="utf-8") as file:
+        return file.read()
+
+
 class LLM:
     """A model with an engine.
 
@@ -151,6 +161,7 @@ class LLM:
     override_generation_config   fields of the default sampling
     speculative_config       {"method": "ngram", "num_speculative_tokens": n}: tokens that are looked up in the text
     max_logprobs   the most logprobs of a request, at most 20
+    chat_template  the text of a Jinja template, or a file with one, in place of the checkpoint's; or the name of one of the checkpoint's
     options        other arguments of minim.Model: devices, threads, host_experts ... Parameters of vLLM's class that are not listed here
                    are refused, or get a warning that they have no effect, if they ask for something.
     """
@@ -177,7 +188,7 @@ class LLM:
         override_generation_config: typing.Optional[typing.Mapping[str, typing.Any]] = None,
         speculative_config: typing.Optional[typing.Mapping[str, typing.Any]] = None,
         max_logprobs: int = 20,
-        chat_template: typing.Optional[str] = None,
+        chat_template: typing.Union[None, str, os.PathLike[str]] = None,
         runner: str = "auto",
         **options: typing.Any,
     ):
@@ -196,7 +207,10 @@ class LLM:
         checkpoints.check_quantization(model, quantization)
         self._draft_tokens = _drafts(speculative_config)
         self._defaults, self._overrides = generation_config, dict(override_generation_config or {})
-        self._template, self._seeds, self._max_logprobs = chat_template, peers.Seeds(seed), max_logprobs
+        template_text = _template_text(chat_template)
+        if template_text is not None:
+            options["chat_template"] = template_text
+        self._template, self._seeds, self._max_logprobs = None if template_text else chat_template, peers.Seeds(seed), max_logprobs
         _place(model, options, gpu_memory_utilization, cpu_offload_gb, pipeline_parallel_size)
         self.model = minim.Model(model, **options)
         if kv_tokens is None:

@@ -90,6 +90,7 @@ pub struct ModelOptions<'a> {
     overrides: Option<String>,
     packed_file: Option<PathBuf>,
     expert_profile: Option<PathBuf>,
+    chat_template: Option<String>,
     split: Vec<f64>,
     budgets: Vec<u64>,
     progress: Option<Box<Progress<'a>>>,
@@ -171,6 +172,12 @@ impl<'a> ModelOptions<'a> {
     /// [`save_expert_profile`](crate::Model::save_expert_profile).
     pub fn expert_profile(mut self, path: impl AsRef<Path>) -> Self {
         self.expert_profile = Some(path.as_ref().into());
+        self
+    }
+
+    /// Sets a chat template, the text of a Jinja template, in place of the checkpoint's templates.
+    pub fn chat_template(mut self, text: &str) -> Self {
+        self.chat_template = Some(text.into());
         self
     }
 
@@ -268,6 +275,7 @@ impl<'a> ModelOptions<'a> {
         let text = |value: &Option<String>, what| value.as_deref().map(|value| c_text(value, what)).transpose();
         let (backend, devices) = (text(&self.backend, "the backend")?, text(&self.devices, "the devices")?);
         let overrides = text(&self.overrides, "the overrides")?;
+        let chat_template = text(&self.chat_template, "the chat template")?;
         let packed_file: Option<CString> = self.packed_file.as_deref().map(c_path).transpose()?;
         let expert_profile: Option<CString> = self.expert_profile.as_deref().map(c_path).transpose()?;
         let mut params = self.params;
@@ -276,6 +284,7 @@ impl<'a> ModelOptions<'a> {
         params.overrides = pointer_or_null(&overrides);
         params.packed_file = pointer_or_null(&packed_file);
         params.expert_profile = pointer_or_null(&expert_profile);
+        params.chat_template = pointer_or_null(&chat_template);
         if !self.split.is_empty() {
             params.split = self.split.as_ptr();
             params.n_split = self.split.len();
