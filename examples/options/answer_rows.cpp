@@ -67,7 +67,8 @@ std::string template_of_file(const Value& value) {
     std::string text = file_text(value);
     const bool has_zero = text.find('\0') != std::string::npos;
     if (has_zero || !is_template(text))
-        throw UsageError(fmt::format("{}: the file '{}' holds no Jinja template: {}", value.option, value.text,
+        throw UsageError(fmt::format("{}: the file '{}' holds no Jinja template: {}", value.option,
+                                     value.text,
                                      has_zero ? "it has a zero byte" : "it has neither {{ nor {%"));
     if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
     return text;

@@ -127,7 +127,8 @@ constexpr Foreign k_rows[] = {
      "--banned-string-file --banned-n --allowlist-unicode-rule --allowlist-pieces --allowlist-keyword "
      "--allowlist-keyword-delay --expiring-logit-bias-file"},
     {true, Takes::one,
-     "it is for one answer: `minim` and `minim chat` take it, and requests to minim-server bring their own as "
+     "it is for one answer: `minim` and `minim chat` take it, and requests to minim-server bring their own "
+     "as "
      "`grammar` or `json_schema`",
      "--grammar --grammar-file -j --json-schema -jf --json-schema-file"},
     {true, Takes::nothing, "minim-server listens at one plain HTTP address; put a proxy before it",

@@ -175,8 +175,9 @@ void note_python_variables(Command command, Reading& reading) {
     }
     if (names.empty()) return;
     const bool is_one = names.find(',') == std::string::npos;
-    reading.notes.push_back(fmt::format("{} {} no effect: variables of minim begin with MINIM_; the option{} {}", names,
-                                        is_one ? "has" : "have", is_one ? " is" : "s are", ours));
+    reading.notes.push_back(
+        fmt::format("{} {} no effect: variables of minim begin with MINIM_; the option{} {}", names,
+                    is_one ? "has" : "have", is_one ? " is" : "s are", ours));
 }
 
 void add_line(Command command, std::string_view line, const std::string& place, Reading& reading) {

@@ -2,11 +2,13 @@
 // Types and setters for the rows of the table.
 #pragma once
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -91,10 +93,11 @@ void set_bytes(Options& options, const Value& value) {
 
 // Reads the file that the value names. Throws UsageError.
 inline std::string file_text(const Value& value) {
+    std::error_code error;
     std::ifstream file(value.text, std::ios::binary);
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    if (!file) throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
-    return text;
+    if (!file || std::filesystem::is_directory(value.text, error))
+        throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // The sections' rows, each in a file of its own.

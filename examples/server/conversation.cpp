@@ -106,11 +106,13 @@ void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
 }
 
 // Returns whether the prompt ends in an open think block, which the template decides: "<think>\n".
-bool opens_thought(const Conversation& conversation, const std::vector<int32_t>& ids, const Serving& serving) {
+bool opens_thought(const Conversation& conversation, const std::vector<int32_t>& ids,
+                   const Serving& serving) {
     if (!conversation.adds_generation_prompt || conversation.continues) return false;
     if (serving.think_begin < 0) return true;
     const size_t n_last = std::min<size_t>(ids.size(), 2);
-    return std::find(ids.end() - static_cast<std::ptrdiff_t>(n_last), ids.end(), serving.think_begin) != ids.end();
+    return std::find(ids.end() - static_cast<std::ptrdiff_t>(n_last), ids.end(), serving.think_begin) !=
+           ids.end();
 }
 
 // Leaves only the last n tokens of a prompt; all with -1.

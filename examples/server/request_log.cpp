@@ -75,9 +75,10 @@ void write_line(std::string text, std::string_view line) {
     text += '\n';
     const std::lock_guard lock(log_mutex);
     if (n_lost > 0 && has_room(0)) {
-        write_all(fmt::format("minim-server: {} lines of the log were lost before this one: it was not read fast "
-                              "enough\n",
-                              n_lost));
+        write_all(
+            fmt::format("minim-server: {} lines of the log were lost before this one: it was not read fast "
+                        "enough\n",
+                        n_lost));
         n_lost = 0;
     }
     constexpr int k_longest_wait_ms = 10000;

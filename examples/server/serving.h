@@ -20,9 +20,9 @@ struct Serving {
     const minim::Runtime runtime;
     const minim::Model model;
     const minim_model_info info;
-    const std::string name;  // of the model in answers
-    const int64_t started;   // seconds since 1970
-    const std::string chat_template;  // the text that conversations are rendered with
+    const std::string name;                        // of the model in answers
+    const int64_t started;                         // seconds since 1970
+    const std::string chat_template;               // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
     const int32_t think_begin;                     // the id of <think>, or -1

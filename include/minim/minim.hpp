@@ -402,7 +402,7 @@ struct ModelOptions {
     int32_t fit_v_format = MINIM_KV_AUTO;
     std::string expert_profile;  // file that says which experts to cache first; "": none
     int64_t fit_requests = 0;    // leave room for an engine of so many requests; 0: for one context
-    std::string chat_template;   // text of a Jinja template in place of the checkpoint's; "": the checkpoint's
+    std::string chat_template;  // text of a Jinja template in place of the checkpoint's; "": the checkpoint's
 };
 
 // Options of rendering a conversation: the fields of minim_chat_params, "" for none.

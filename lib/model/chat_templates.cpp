@@ -77,7 +77,8 @@ std::vector<std::pair<std::string, std::string>> special_tokens_of_gguf(
 chat::Template parse_own(std::string_view text) {
     if (text.find("{{") == std::string_view::npos && text.find("{%") == std::string_view::npos)
         fail(Status::invalid,
-             "chat_template is '{}', which is no template: it has neither {{{{ nor {{%. Give the text of a Jinja "
+             "chat_template is '{}', which is no template: it has neither {{{{ nor {{%. Give the text of a "
+             "Jinja "
              "template",
              text.substr(0, 100));
     try {

@@ -425,9 +425,12 @@ class Published(unittest.TestCase):
                 if refused:
                     self.assertEqual(code, 2, log)
                     self.assertIn(refused, log)
+                elif "modelopt_fp4" in words:  # which minim-tiny is not
+                    self.assertEqual(code, 1, log)
+                    self.assertIn("--quantization: the checkpoint is not 'modelopt_fp4' but 'gguf'", log)
                 elif code == 1:  # the device that the line names does not exist
                     devices = words[words.index("--device") + 1].split(",")
-                    self.assertTrue(any(f"'{device}'" in log.splitlines()[-1] for device in devices), log)
+                    self.assertTrue(any(f"error: device {device}: " in log.splitlines()[-1] for device in devices), log)
                 else:
                     self.assertEqual(code, 0, log)
                     n_started += 1

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: where models are found, and the effect of other servers' flags."""
 
+import fcntl
 import os
 import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 from support import CHAT, HELLO, MODEL, PROGRAM, Server
 
@@ -37,6 +40,55 @@ class Options(unittest.TestCase):
             rendered = server.ok("/apply-template", {"messages": HELLO})["prompt"]
             self.assertIn("You are a lighthouse.", rendered)
             self.assertTrue(rendered.endswith("</think>\n\n"))
+
+    def test_another_chat_template(self):
+        own = "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}{% endfor %}"
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "own.jinja")
+            file.write_text(own)
+            with Server("--chat-template", file) as server:
+                self.assertEqual(server.get("/props")[2]["chat_template"], own)
+                self.assertEqual(server.ok("/apply-template", {"messages": HELLO})["prompt"], "<user>Hello!")
+                message = server.chat(HELLO, max_tokens=8, ignore_eos=True)["choices"][0]["message"]
+                self.assertFalse(message.get("reasoning_content"))  # the template opens no thought
+                self.assertTrue(message["content"])
+                both = [*HELLO, {"role": "assistant", "content": "Hi"}]
+                answer = server.ok("/apply-template", {"messages": both, "continue_final_message": True})
+                self.assertEqual(answer["prompt"], "<user>Hello!<assistant>Hi")
+                server.chat(HELLO, max_tokens=4, enable_thinking=False)
+
+    def test_no_line_of_the_start_is_lost_and_lost_lines_of_requests_are_counted(self):
+        read, write = os.pipe()
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        command = [PROGRAM, "-m", str(MODEL), "--port", "0", "-c", "1024", *["--jinja"] * 100]
+        process = subprocess.Popen(command, stderr=write)
+        os.close(write)
+        text = b""
+
+        def ask():
+            with urllib.request.urlopen(f"http://127.0.0.1:{port[1].decode()}/v1/models", timeout=10) as answer:
+                answer.read()
+
+        try:
+            time.sleep(0.5)  # a reader that is late
+            port = None
+            while port is None:
+                text += os.read(read, 65536)
+                port = re.search(rb" at http://\S+:(\d+)\n", text)
+            self.assertEqual(text.count(b"--jinja has no effect"), 100)
+            for _ in range(200):
+                ask()
+            os.read(read, 65536)
+            ask()
+            process.terminate()
+            self.assertEqual(process.wait(60), 0)
+            lost = re.search(rb"(\d+) lines of the log were lost", os.read(read, 65536))
+            self.assertTrue(lost)
+            self.assertGreater(int(lost[1]), 50)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(read)
 
     def test_several_keys(self):
         with tempfile.TemporaryDirectory() as folder:
