@@ -14,8 +14,6 @@ WRONG = {
                  [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"text": "x"}]}],
                  [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}],
                  [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}],
-                 [*HELLO, {"role": "tool", "tool_call_id": "x", "content": "1"}],
-                 [{"role": "tool", "content": "1"}],
                  [*HELLO, {"role": "assistant", "content": "x", "reasoning_content": 5}],
                  [*HELLO, {"role": "assistant", "tool_calls": "x"}], [*HELLO, {"role": "assistant", "tool_calls": [5]}],
                  [*HELLO, {"role": "assistant", "tool_calls": [{}]}],
@@ -23,7 +21,7 @@ WRONG = {
                  [*HELLO, {"role": "assistant", "tool_calls": [{"function": {"name": 5}}]}]],
     "temperature": ["hot", "0.5", -0.1, True, [], {}, 1e9], "top_p": [-0.1, 1.1, "1", True], "min_p": [-1, 2, "0"],
     "top_k": ["40", 1.5, True, -2], "n": [0, -1, "2", 1.5, 33, 10**30, True], "seed": ["1", 1.5, True, 2**70],
-    "max_tokens": [-1, "5", 1.5, True, []], "max_completion_tokens": [-1, "5", 2.0], "min_tokens": [-1, "1"],
+    "max_tokens": [-2, "5", 1.5, True, []], "max_completion_tokens": [-2, "5", 2.5], "min_tokens": [-1, "1"],
     "stop": [5, [5], ["a"] * 17, "", [""], {}, True], "stream": ["true", 1, 0, []], "stream_options": [5, "x", {"include_usage": 1}],
     "logprobs": [1, "true", 5], "top_logprobs": [-1, 21, "3", 2.5], "presence_penalty": ["1", 3, -3, True],
     "frequency_penalty": ["1", 3, []], "repetition_penalty": [0, -1, "1.1"], "repeat_penalty": ["1", -1], "repeat_last_n": ["64", -2],
@@ -43,7 +41,7 @@ WRONG = {
 }
 
 BODIES = [b"", b"{", b"[]", b"null", b"5", b'"x"', b"{}", b"{]", b'{"messages": [', b'{"messages": [}', b"\xff\xfe", b"\x00" * 100,
-          b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}', b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+          b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}',
           b'{"messages": [{"role": "user", "content": "\xc0\x80"}]}', b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}',
           b"[" * 100000, b'{"a":' * 100000, b"[{" * 5000, b'{"messages": ' + b"[" * 200 + b"]" * 200 + b"}", b'{"a": 1e999}', b'{"a": NaN}',
           b"{'messages': []}", b'{"messages": [] /* x */}', b'{"messages": []} x', b'{"a": 0x10}', b'{"a": 01}', b'{"a": "\n"}',

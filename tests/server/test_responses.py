@@ -107,7 +107,8 @@ class Responses(unittest.TestCase):
                               ({"text": {"format": {"type": "xml"}}}, "text.format.type"), ({"stream": 1}, "stream")):
             status, _, answer = self.server.post(PATH, {"input": "Hi", **change})
             self.assertEqual((status, answer["error"]["param"]), (400, field), change)
-        self.assertEqual(self.server.post(PATH, {"input": [{"type": "function_call_output", "call_id": "x", "output": "1"}]})[0], 400)
+        # The call was cut off from the conversation, which goes on.
+        self.assertEqual(self.server.post(PATH, {"input": [{"type": "function_call_output", "call_id": "x", "output": "1"}]})[0], 200)
         self.ask(HELLO, max_output_tokens=2)
 
 
