@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -176,10 +178,12 @@ std::optional<uint64_t> number_in(std::string_view text) {
 }
 
 // Returns the number of a line "KEY NUMBER".
-std::optional<uint64_t> number_of(const std::string& text, std::string_view key) {
-    for (const std::string& line : split(text, '\n')) {
+std::optional<uint64_t> number_of(std::string_view text, std::string_view key) {
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
         if (line.starts_with(key) && line.substr(key.size()).starts_with(' '))
-            return number_in(std::string_view(line).substr(key.size() + 1));
+            return number_in(line.substr(key.size() + 1));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
     }
     return std::nullopt;
 }
@@ -228,14 +232,34 @@ uint64_t memory_of_folder(const std::string& folder) {
                      left_under(own, used_1, cache), left_under(above, used_1, cache)});
 }
 
-// Returns the least that a folder of the process's groups gives; the largest value if nothing can be read.
-template <typename Value>
-Value least(const ControlGroupFiles& files, std::string_view controller,
-            Value (*of_folder)(const std::string&)) noexcept {
+// The folders of one controller, each followed by a line end. No heap memory is kept for them.
+struct KnownFolders {
+    std::mutex mutex;
+    bool are_known = false;
+    size_t size = 0;
+    std::array<char, 8192> text{};
+};
+
+std::vector<std::string> folders_of_process(KnownFolders& known, std::string_view controller) {
+    const std::lock_guard lock(known.mutex);
+    if (known.are_known) return split(std::string(known.text.data(), known.size), '\n');
+    std::vector<std::string> folders = folders_of({}, controller);
+    std::string text;
+    for (const std::string& folder : folders) text += folder + '\n';
+    if (text.size() <= known.text.size()) {
+        std::ranges::copy(text, known.text.begin());
+        known.size = text.size();
+        known.are_known = true;
+    }
+    return folders;
+}
+
+// Returns the least that one of the folders gives; the largest value if nothing can be read.
+template <typename Folders, typename Value>
+Value least(Folders find_folders, Value (*of_folder)(const std::string&)) noexcept {
     Value value = std::numeric_limits<Value>::max();
     try {
-        for (const std::string& folder : folders_of(files, controller))
-            value = std::min(value, of_folder(folder));
+        for (const std::string& folder : find_folders()) value = std::min(value, of_folder(folder));
     } catch (...) {  // no memory for these texts
     }
     return value;
@@ -244,11 +268,21 @@ Value least(const ControlGroupFiles& files, std::string_view controller,
 }  // namespace
 
 int32_t control_group_cores(const ControlGroupFiles& files) noexcept {
-    return least(files, "cpu", &cores_of_folder);
+    return least([&] { return folders_of(files, "cpu"); }, &cores_of_folder);
 }
 
 uint64_t control_group_memory(const ControlGroupFiles& files) noexcept {
-    return least(files, "memory", &memory_of_folder);
+    return least([&] { return folders_of(files, "memory"); }, &memory_of_folder);
+}
+
+int32_t control_group_cores() noexcept {
+    static KnownFolders known;
+    return least([] { return folders_of_process(known, "cpu"); }, &cores_of_folder);
+}
+
+uint64_t control_group_memory() noexcept {
+    static KnownFolders known;
+    return least([] { return folders_of_process(known, "memory"); }, &memory_of_folder);
 }
 
 }  // namespace minim

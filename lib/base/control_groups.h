@@ -15,10 +15,14 @@ struct ControlGroupFiles {
 };
 
 // Returns the cores that CPU quotas grant, rounded up; INT32_MAX without a quota.
-int32_t control_group_cores(const ControlGroupFiles& files = {}) noexcept;
+int32_t control_group_cores(const ControlGroupFiles& files) noexcept;
 
 // Returns the bytes that the process may still allocate under the memory limits; UINT64_MAX without a limit. The page cache of a
 // group counts as free, as in the kernel's MemAvailable, because the kernel reclaims it before it ends a process.
-uint64_t control_group_memory(const ControlGroupFiles& files = {}) noexcept;
+uint64_t control_group_memory(const ControlGroupFiles& files) noexcept;
+
+// The same with the system's files. The folders of the groups are found once: a process that is moved later keeps them.
+int32_t control_group_cores() noexcept;
+uint64_t control_group_memory() noexcept;
 
 }  // namespace minim
