@@ -284,15 +284,20 @@ TEST_CASE("stream: the device computes a chunk while the next one is copied") {
     const Devices devices =
         make_devices(1, {.bytes_per_second = static_cast<double>(expert) / k_chunk_seconds,
                          .experts_seconds = k_chunk_seconds});
-    const auto model = with_stream(devices, 8 * expert, {0.0, 1}, six.path);
-    const auto start = std::chrono::steady_clock::now();
-    step_of(*model, six.ids);
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    const auto n_copied = static_cast<double>(state_of(*model).n_streamed);
-    REQUIRE(n_copied >= 12.0);
-    // If a copy did not overlap the computation, each copied expert would take twice k_chunk_seconds.
-    CHECK(taken.count() < 1.75 * k_chunk_seconds * n_copied);
-    CHECK(taken.count() > k_chunk_seconds * n_copied);
+    // If a copy did not overlap the computation, each copied expert would take twice k_chunk_seconds. A machine that is busy with other work
+    // may delay one step.
+    double taken = 0.0;
+    double n_copied = 0.0;
+    for (int i = 0; i < 3 && (i == 0 || taken >= 1.75 * k_chunk_seconds * n_copied); ++i) {
+        const auto model = with_stream(devices, 8 * expert, {0.0, 1}, six.path);
+        const auto start = std::chrono::steady_clock::now();
+        step_of(*model, six.ids);
+        taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        n_copied = static_cast<double>(state_of(*model).n_streamed);
+        REQUIRE(n_copied >= 12.0);
+    }
+    CHECK(taken < 1.75 * k_chunk_seconds * n_copied);
+    CHECK(taken > k_chunk_seconds * n_copied);
 }
 
 }  // namespace minim::test
