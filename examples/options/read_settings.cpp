@@ -38,9 +38,9 @@ const char* set_variable(const std::string& variable) {
     return text == nullptr || *text == '\0' ? nullptr : text;
 }
 
-// The variables that the library and parse() read themselves.
-constexpr std::array<std::string_view, 5> k_other_variables = {
-    "MINIM_CONFIG", "MINIM_CPU", "MINIM_CUDA_DEBUG", "MINIM_LOG", "MINIM_PLUGIN_PATH"};
+// The variables that the library, its devices and parse() read themselves.
+constexpr std::array<std::string_view, 6> k_other_variables = {
+    "MINIM_CONFIG", "MINIM_CPU", "MINIM_CUDA_DEBUG", "MINIM_LOG", "MINIM_PLUGIN_PATH", "MINIM_SIM"};
 
 // Returns whether Kubernetes or Docker set a variable because a service or a container is called "minim": MINIM_PORT is then
 // "tcp://10.0.0.1:8080".

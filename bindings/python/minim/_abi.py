@@ -309,6 +309,7 @@ class Handle:
     _all: "weakref.WeakSet[Handle]" = weakref.WeakSet()
     _is_exiting = False  # of the class: all handles are released, and no new ones are made
     _releasing: typing.List[int] = []  # an entry for each release that is running now
+    _late: typing.List[BaseException] = []  # what signals raised during releases; the next call raises it
 
     __reduce_ex__ = no_copy
 
@@ -327,8 +328,15 @@ class Handle:
         Handle._releasing.append(handle)
         try:
             call(release, handle)
+        except BaseException as error:  # of a signal's handler, such as KeyboardInterrupt: the garbage collector would only print it
+            Handle._late.append(error)
         finally:
             Handle._releasing.remove(handle)
+
+    @staticmethod
+    def _raise_late():
+        if Handle._late and threading.current_thread() is threading.main_thread():
+            raise Handle._late.pop(0)
 
     def close(self):
         if not hasattr(self, "_release"):
@@ -338,6 +346,7 @@ class Handle:
             is_unused = self._users == 0
         if is_unused:  # outside of the lock: an engine waits for its thread, which may be in a callback that needs the lock
             self._release()
+            self._raise_late()
 
     def __enter__(self):
         return self
@@ -371,6 +380,7 @@ class Handle:
                 _let_the_process_end()
             if self._raised:
                 raise self._raised.pop(0)
+            self._raise_late()
 
     def _get(self, name, *arguments):
         return self._use(call, name, *arguments)
