@@ -9,7 +9,7 @@ target_compile_options(minim_compile_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(minim_compile_options INTERFACE -Wno-sign-conversion)
 endif()
-# GCC looks for memory to reuse after so many kilobytes: files that need less are compiled without looking, up to a sixth faster.
+# GCC collects unused memory once its heap exceeds this number of kilobytes. Files that need less compile up to a sixth faster.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(minim_compile_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
 endif()
