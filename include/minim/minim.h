@@ -1355,7 +1355,8 @@ typedef struct minim_engine_params {
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,
                                                             const minim_engine_params* params,
                                                             minim_engine** out, minim_error* err);
-/* Ends running requests (MINIM_FINISH_STOPPED). Request handles stay valid. */
+/* Ends running requests (MINIM_FINISH_STOPPED). Request handles stay valid. A callback on the engine's thread may call it too: it
+ * returns at once then, and the engine ends after the callback has returned, with the last calls of `notify` and of the log. */
 MINIM_API void minim_engine_free(minim_engine* engine);
 
 /* Refuses new requests from now on, and waits until the others are done, at most timeout_ms (negative: without limit). Sets *done to

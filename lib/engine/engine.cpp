@@ -142,16 +142,32 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
     state_.n_pages = n_pages_;
     if (params_.warm_up) warm_up();
     log_.info("{}", sizes_text_);
-    thread_ = start_thread("minim-engine", "the engine's thread", [this] { run(); });
+    thread_ = start_thread("minim-engine", "the engine's thread", [this] {
+        run();
+        if (!free_itself_) return;
+        thread_.detach();
+        std::exchange(free_itself_, {})();
+    });
 }
 
 Engine::~Engine() {
+    stop();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Engine::stop() {
     {
         const std::lock_guard lock(mutex_);
         stopping_.trigger();
     }
     changed_.notify_all();
-    thread_.join();
+}
+
+bool Engine::free_after_callback(std::function<void()> free_itself) {
+    if (std::this_thread::get_id() != thread_.get_id()) return false;
+    free_itself_ = std::move(free_itself);
+    stop();
+    return true;
 }
 
 // Computes a step of a prompt and a step of an answer. All rows have one token, so that they read the weights of one token and

@@ -67,6 +67,10 @@ class Engine {
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
+    // A thread cannot wait for its own end. If the caller is a callback on the engine's thread, this function stops the engine,
+    // lets its thread call `free_itself` as the last thing that it does, and returns true. Otherwise it does nothing.
+    bool free_after_callback(std::function<void()> free_itself);
+
     // Returns whether this process is a child of the one with the engine's thread. Then every call below throws invalid.
     bool is_left() const noexcept { return home_.is_left(); }
 
@@ -121,6 +125,7 @@ class Engine {
     using WorkList = std::list<std::unique_ptr<Work>>;
 
     static void move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept;
+    void stop();
     void warm_up();
     void run_between_steps(std::function<void()> task);
     void run_tasks();
@@ -185,6 +190,7 @@ class Engine {
     CancelToken stopping_;
     CancelToken step_end_{[this] { return is_step_unwanted(); }};
     const HomeProcess home_;
+    std::function<void()> free_itself_;  // used only by the engine's thread
 
     std::thread thread_;  // last: it uses all of the above
 };

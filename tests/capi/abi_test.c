@@ -599,6 +599,40 @@ static void note(void* user_data) {
     pthread_mutex_unlock(&n->mutex);
 }
 
+static void free_engine(void* engine) {
+    minim_engine** handle = engine;
+    minim_engine_free(*handle);
+    *handle = NULL; /* `notify` is called once more, for the end of the request */
+}
+
+/* The callback runs on the engine's thread, which cannot wait for its own end. */
+static void test_engine_freed_by_its_callback(minim_model* model) {
+    const int32_t ids[] = {5, 6, 7, 8, 9};
+    minim_error err = MINIM_ERROR_INIT;
+    minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
+    params.kv_tokens = 512;
+    minim_engine* engine = NULL;
+    CHECK_OK(minim_engine_create(model, &params, &engine, &err));
+    minim_request_params request_params = MINIM_REQUEST_PARAMS_INIT;
+    request_params.notify = free_engine;
+    request_params.notify_user_data = &engine;
+    minim_sampling* sampling = NULL;
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 400, &err));
+    CHECK_OK(minim_sampling_set_i64(sampling, "ignore_end", 1, &err));
+    minim_request* request = NULL;
+    CHECK_OK(minim_engine_submit(engine, sampling, ids, 5, &request_params, &request, &err));
+    minim_token token = MINIM_TOKEN_INIT;
+    int32_t next = -1, n_tokens = 0;
+    while (next != MINIM_NEXT_END) {
+        CHECK_OK(minim_request_next(request, -1, &token, &next, &err));
+        n_tokens += next == MINIM_NEXT_TOKEN;
+    }
+    CHECK(n_tokens > 0 && n_tokens < 400);
+    minim_request_free(request);
+    minim_sampling_free(sampling);
+}
+
 static void test_engine(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
@@ -1353,6 +1387,7 @@ int main(int argc, char** argv) {
     test_numbers(model);
     test_states(model);
     test_engine(model);
+    test_engine_freed_by_its_callback(model);
     test_generation(model);
     test_misuse_from_another_thread(model);
     test_release_in_a_callback(model);

@@ -7,7 +7,9 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 import unittest
+import weakref
 
 from support import PACKAGES, Q8_0, minim, prompt
 
@@ -199,6 +201,25 @@ class Exit(unittest.TestCase):
             next(request.tokens())
             engine.close()
             self.assertGreater(len(states), 0)
+
+
+    def test_an_engine_may_be_closed_or_collected_by_its_own_callback(self):
+        for name in ("close", "collect"):
+            for _ in range(20):
+                with self.subTest(how=name), minim.Model(Q8_0, threads=1) as opened:
+                    engines = [minim.Engine(opened, kv_tokens=512)]
+                    ended = weakref.ref(engines[0])
+
+                    def notify(engines=engines, name=name):
+                        while engines:
+                            engine = engines.pop()
+                            if name == "close":
+                                engine.close()
+
+                    request = engines[0].submit([5], max_tokens=300, ignore_end=1, notify=notify)
+                    self.assertLess(len(list(request.tokens())), 300)
+                    while ended() is not None:
+                        time.sleep(0.001)
 
 
 class Copies(unittest.TestCase):

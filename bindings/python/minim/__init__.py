@@ -162,10 +162,11 @@ class _Runtime(abi.Handle):
 
         @abi.LogFn
         def write(_, level, line):
-            try:
-                log(level, line.decode("utf-8", "replace"))
-            except BaseException as exception:
-                raised.append(exception)
+            with abi.callback:
+                try:
+                    log(level, line.decode("utf-8", "replace"))
+                except BaseException as exception:
+                    raised.append(exception)
 
         params = abi.RuntimeParams(
             n_threads=_int32(threads),
@@ -1414,11 +1415,15 @@ class Engine(_ModelPart):
         params = abi.RequestParams(
             priority=_int32(priority), timeout_ms=max(1, int(seconds * 1000)) if has_limit else 0
         )
+        def run_notify(_):
+            with abi.callback:
+                notify()
+
         callback = None
         if isinstance(notify, int) or hasattr(notify, "fileno"):
             callback, params.notify, params.notify_user_data = notify, abi.notify_fd, _descriptor(notify)
         elif notify is not None:
-            callback = params.notify = abi.NotifyFn(lambda _: notify())
+            callback = params.notify = abi.NotifyFn(run_notify)
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
             made = (c.c_void_p * (1 if n is None else max(0, min(operator.index(n), 2**16))))()

@@ -298,6 +298,21 @@ _IN_PLACE_OF_COPIES = {
 }
 
 
+class _Callback(threading.local):
+    """A `with` block around a callback of the library: tells a release that it may be on the thread of the engine that it ends."""
+
+    depth = 0
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *exception):
+        self.depth -= 1
+
+
+callback = _Callback()
+
+
 class Handle:
     """One handle of the library. It is released once: by close(), when it is collected, or when the interpreter exits; if another
     thread is in a call on it, at the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime
@@ -309,6 +324,7 @@ class Handle:
     _all: "weakref.WeakSet[Handle]" = weakref.WeakSet()
     _is_exiting = False  # of the class: all handles are released, and no new ones are made
     _releasing: typing.List[int] = []  # an entry for each release that is running now
+    _kept: typing.List[object] = []  # what engines may use until the process ends, as they could not be waited for
     _late: typing.List[BaseException] = []  # what signals raised during releases; the next call raises it
 
     __reduce_ex__ = no_copy
@@ -325,6 +341,17 @@ class Handle:
 
     @staticmethod
     def _release_now(release, handle, kept):
+        if release == "engine_free" and callback.depth > 0:
+            # The engine's thread cannot wait for its own end, and `kept` has to live until then.
+            try:
+                threading.Thread(target=Handle._release_here, args=(release, handle, kept)).start()
+                return
+            except RuntimeError:  # the interpreter is exiting
+                Handle._kept.append(kept)
+        Handle._release_here(release, handle, kept)
+
+    @staticmethod
+    def _release_here(release, handle, kept):
         Handle._releasing.append(handle)
         try:
             call(release, handle)
