@@ -209,10 +209,12 @@ class Reader {
                 return argument.value.value_or("");
             case Takes::one:
                 return value_of(argument, false);
-            case Takes::many:
+            case Takes::many: {
                 if (argument.value) return *argument.value;
+                const size_t first = at_;
                 while (at_ < arguments_.size() && !looks_like_option(arguments_[at_])) ++at_;
-                return "";
+                return at_ == first + 1 ? arguments_[first] : "";
+            }
         }
         return "";
     }

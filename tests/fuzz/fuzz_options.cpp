@@ -93,10 +93,14 @@ const Foreign* of_others(const Names& names, const std::string& name) {
     return is_flag ? foreign : nullptr;
 }
 
-bool is_toggle(const std::string& word) {
-    static const std::set<std::string> k_words = {"on",   "off",   "auto", "1",  "0",       "-1",
-                                                  "true", "false", "yes",  "no", "enabled", "disabled"};
+bool is_off(const std::string& word) {
+    static const std::set<std::string> k_words = {"off", "0", "false", "no", "disabled"};
     return k_words.contains(word);
+}
+
+bool is_toggle(const std::string& word) {
+    static const std::set<std::string> k_words = {"on", "auto", "1", "-1", "true", "yes", "enabled"};
+    return is_off(word) || k_words.contains(word);
 }
 
 // Reads a list by the rules. Stops at what must be refused.
@@ -158,17 +162,19 @@ Expected expect(Command command, const Words& words) {
             return expected;
         }
         if (foreign->takes == Takes::toggle && !has_value && i + 1 < words.size() && is_toggle(words[i + 1]))
-            ++i;
+            value = words[++i];
         if (foreign->takes == Takes::optional && !has_value && i + 1 < words.size() &&
             !is_option(words[i + 1]))
-            ++i;
+            value = words[++i];
+        const size_t n_before = i;
         while (foreign->takes == Takes::many && !has_value && i + 1 < words.size() &&
                !is_option(words[i + 1]))
             ++i;
+        if (i == n_before + 1) value = words[i];
         static const std::set<std::string> k_nothing = {"0", "0.0", "-1", "-1.0", "none", "off", "false"};
         const bool is_opposite = names.of_others.count(name) == 0 && name.starts_with("--no-");
-        const bool asks_nothing =
-            is_opposite || (wants_one && (k_nothing.contains(value) || (name == "--nnodes" && value == "1")));
+        const bool is_value_nothing = k_nothing.contains(value) || (name == "--nnodes" && value == "1");
+        const bool asks_nothing = is_opposite || (may_toggle ? is_off(value) : is_value_nothing);
         if (foreign->is_refused && !asks_nothing) {
             expected.refused = name;
             return expected;
