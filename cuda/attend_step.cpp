@@ -15,26 +15,26 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
                        .q_norm = args.q_norm.data,
                        .k_norm = args.k_norm.data,
                        .norm_eps = args.norm_eps,
-                       .frequency = s.frequency,
+                       .frequency = s.work.frequency,
                        .n_frequency = std::ssize(args.rope_frequency),
                        .hadamard = args.rows[0].sequence->layout->rotates_keys(),
-                       .query = s.query});
+                       .query = s.fast_work.query});
     const auto splits = [&](TileShape shape, int64_t n_tiles) {
-        return attend_splits(shape, n_tiles, args.n_head_kv, s.n_context, s.n_processors);
+        return attend_splits(shape, n_tiles, args.n_head_kv, s.batch.n_context, s.n_processors);
     };
-    const TileCounts& n = s.n_attend_tiles;
-    const int32_t* tiles = s.batch_tables.attend_tiles;
+    const TileCounts& n = s.batch.n_tiles;
+    const int32_t* tiles = s.batch.tables.attend_tiles;
     TileList wide = {tiles, n.n_wide, splits(TileShape::wide, n.n_wide)};
     if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
     const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(TileShape::narrow, n.n_narrow)};
-    // Other batches have ended (CudaBackend::put_batch), so that only this one's row may still be written.
+    // Other batches have ended (CudaDevice::put_batch), so that only this one's row may still be written.
     attend(s.stream, {.cache = cache,
-                      .query = s.query,
+                      .query = s.fast_work.query,
                       .wide = wide,
                       .narrow = narrow,
-                      .partial = s.partial,
+                      .partial = s.fast_work.partial,
                       .o = args.o,
-                      .quantized = s.input,
+                      .quantized = s.fast_work.input,
                       .is_one_row = args.n == 1});
     const auto is_quantized = [](const TileList& list) { return list.n_tiles == 0 || list.n_splits > 1; };
     if (is_quantized(wide) && is_quantized(narrow))

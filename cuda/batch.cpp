@@ -30,14 +30,14 @@ bool is_known(const Stream& s, std::span<const int32_t> ids, std::span<const KvR
     const auto is_same = [](const KvRow& a, const KvRow& b) {
         return a.sequence == b.sequence && a.position == b.position;
     };
-    return std::ranges::equal(s.batch, rows, is_same) &&
-           (ids.empty() || std::ranges::equal(s.batch_ids, ids));
+    return std::ranges::equal(s.batch.rows, rows, is_same) &&
+           (ids.empty() || std::ranges::equal(s.batch.ids, ids));
 }
 
 int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> rows, int64_t n_head,
                 int64_t n_head_kv) {
-    s.batch.assign(rows.begin(), rows.end());
-    s.batch_ids.assign(ids.begin(), ids.end());
+    s.batch.rows.assign(rows.begin(), rows.end());
+    s.batch.ids.assign(ids.begin(), ids.end());
     const auto n = std::ssize(rows);
     const Layout layout(n);
     const auto at = [](std::byte* base, int64_t offset, auto* pointer) {
@@ -52,8 +52,8 @@ int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> 
         tables.pages = at(base, layout.pages, tables.pages);
         return tables;
     };
-    s.batch_tables = tables_at(s.tables);
-    const BatchTables host = tables_at(s.host_tables);
+    s.batch.tables = tables_at(s.work.tables);
+    const BatchTables host = tables_at(s.batch.host_tables);
     std::ranges::copy(ids, host.ids);
     // Rows of one sequence that follow each other share its table.
     int64_t n_pages = 0;
@@ -71,12 +71,12 @@ int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> 
         host.position[i] = static_cast<int32_t>(row.position);
         furthest = std::max(furthest, row.position + 1);
     }
-    s.n_context = static_cast<int64_t>(
+    s.batch.n_context = static_cast<int64_t>(
         std::bit_ceil(static_cast<uint64_t>(std::max(furthest, backend::k_kv_page_tokens))));
-    s.n_attend_tiles = {};
-    if (s.query != nullptr)
-        s.n_attend_tiles = fast::make_tiles(
-            rows, n_head, n_head_kv, std::span(host.attend_tiles, static_cast<size_t>(2 * n)), s.fixed);
+    s.batch.n_tiles = {};
+    if (s.fast_work.query != nullptr)
+        s.batch.n_tiles = fast::make_tiles(rows, n_head, n_head_kv,
+                                           std::span(host.attend_tiles, static_cast<size_t>(2 * n)), s.fixed);
     return batch_bytes(n, n_pages);
 }
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/checked.h"
+#include "cuda/taker.h"
 
 namespace minim::cuda {
 namespace {
@@ -34,23 +34,6 @@ void pause_core() noexcept {
     __builtin_ia32_pause();
 #endif
 }
-
-// Takes consecutive arrays out of a block; each begins at a cache line of its own.
-class Taker {
-  public:
-    explicit Taker(std::byte* base) : base_(base), next_(base) {}
-
-    template <typename X>
-    void take(X*& pointer, int64_t count) {
-        pointer = reinterpret_cast<X*>(next_);
-        next_ += align_up(static_cast<uint64_t>(count) * sizeof(X), sizeof(fast::Flag));
-    }
-    uint64_t bytes() const { return static_cast<uint64_t>(next_ - base_); }
-
-  private:
-    std::byte* base_;
-    std::byte* next_;
-};
 
 struct Layout {
     fast::Flag* to_host;

@@ -49,10 +49,10 @@ const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_
     const auto& known = s.quantized;
     if (known.of != nullptr && known.cols == cols && h >= known.of &&
         h + n * cols <= known.of + known.n * cols && (h - known.of) % cols == 0)
-        return s.input + (h - known.of) / 32;
-    quantize(s.stream, h, n, cols, s.input);
+        return s.fast_work.input + (h - known.of) / 32;
+    quantize(s.stream, h, n, cols, s.fast_work.input);
     s.quantized = {h, n, cols};
-    return s.input;
+    return s.fast_work.input;
 }
 
 // Invalidates the quantised rows if y overwrites them.
@@ -92,23 +92,26 @@ struct OtherRows {
 };
 
 bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
-    if (s.dense == nullptr || !s.dense->takes(task, n) || !s.dense->has_way(task, n)) return false;
+    if (s.fast_work.dense == nullptr || !s.fast_work.dense->takes(task, n) ||
+        !s.fast_work.dense->has_way(task, n))
+        return false;
     const Matrix& weight = *task.weight;
     const bool has_factors = weight.format == Format::f16;
     if (rows.narrowed != weight.format) {
         if (has_factors) {
-            narrow_to_f16(s.stream, h, n, weight.cols, s.narrowed, s.narrowed_factor);
+            narrow_to_f16(s.stream, h, n, weight.cols, s.fast_work.narrowed, s.fast_work.narrowed_factor);
         } else {
-            narrow_to_bf16(s.stream, h, n * weight.cols, s.narrowed);
+            narrow_to_bf16(s.stream, h, n * weight.cols, s.fast_work.narrowed);
         }
     }
     rows.narrowed = weight.format;
-    if (has_factors && task.add) divide_rows(s.stream, task.y, n, weight.rows, s.narrowed_factor);
+    if (has_factors && task.add) divide_rows(s.stream, task.y, n, weight.rows, s.fast_work.narrowed_factor);
     const char* error = nullptr;
-    const bool is_started = s.dense->multiply(task, s.narrowed, n, s.dense_workspace, s.stream, error);
+    const bool is_started = s.fast_work.dense->multiply(task, s.fast_work.narrowed, n,
+                                                        s.fast_work.dense_workspace, s.stream, error);
     if (error == nullptr && debug_switches().sync) error = runtime::synchronize(s.device, s.stream);
     if (error != nullptr) s.dense_error = error;
-    if (has_factors) multiply_rows(s.stream, task.y, n, weight.rows, s.narrowed_factor);
+    if (has_factors) multiply_rows(s.stream, task.y, n, weight.rows, s.fast_work.narrowed_factor);
     return is_started;
 }
 
@@ -190,8 +193,8 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
     if (takes_many(s, n) && has_half_tiles(weight.format, weight.cols)) {
-        halve_for(s, weight.format, h, n * weight.cols / 128, s.halved, rows.halved);
-        linear_half_many(s.stream, weight, s.halved, n, task.y, task.add);
+        halve_for(s, weight.format, h, n * weight.cols / 128, s.fast_work.halved, rows.halved);
+        linear_half_many(s.stream, weight, s.fast_work.halved, n, task.y, task.add);
     } else if (is_float(weight.format)) {
         linear_float(s.stream, products_of(only(task)), h, n, s.fixed);
     } else {
@@ -264,22 +267,24 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
                     const ExpertWeights& weights, const ExpertViews& views) {
     const Experts& gate = views.gate;
     const Experts& up = views.up;
-    SlotInput rows = {h, n, nullptr, s.halved, n_used};
+    SlotInput rows = {h, n, nullptr, s.fast_work.halved, n_used};
     if (weights.gate.packed || weights.up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
     if (are_fused(weights)) {
-        activate(s.stream, gate, up, rows.quantized, n_used, slots, s.quantized_slots);
+        activate(s.stream, gate, up, rows.quantized, n_used, slots, s.fast_work.quantized_slots);
         return;
     }
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
-        activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), n_used, *slots.tiles, s.activated);
+        activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), n_used, *slots.tiles,
+                           s.work.activated);
     } else if (gate.format == up.format && slots.tiles == nullptr && is_float(gate.format)) {
-        activate_float(s.stream, gate, up, h, n_used, slots.ids, slots.n_slots, s.activated);
+        activate_float(s.stream, gate, up, h, n_used, slots.ids, slots.n_slots, s.work.activated);
     } else {
-        multiply_slots(s, gate, weights.gate.packed, rows, slots, s.activated);
-        multiply_slots(s, up, weights.up.packed, rows, slots, s.output);
-        exact::activate(s.stream, s.activated, s.output, slots.n_slots * gate.rows);
+        multiply_slots(s, gate, weights.gate.packed, rows, slots, s.work.activated);
+        multiply_slots(s, up, weights.up.packed, rows, slots, s.work.output);
+        exact::activate(s.stream, s.work.activated, s.work.output, slots.n_slots * gate.rows);
     }
-    if (weights.down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
+    if (weights.down.packed)
+        quantize(s.stream, s.work.activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
 }
 
 // Returns the slots of n rows; grouped in `tiles` if they are sorted by expert.
@@ -287,7 +292,7 @@ Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, c
                ExpertTiles& tiles) {
     const int64_t n_slots = n * n_used;
     if (!sorts_slots(s, weights, n)) return {ids, n_slots, nullptr};
-    tiles = s.tiles;
+    tiles = s.fast_work.tiles;
     tiles.most = most_expert_tiles(n_slots, weights.n_expert());
     group_slots(s.stream, ids, n_slots, weights.places, weights.n_expert(), tiles);
     return {ids, n_slots, &tiles};
@@ -308,7 +313,7 @@ void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector
         exact::norm(s.stream, x, n, weight.data, weight.size, eps, h);
         return;
     }
-    norm(s.stream, x, n, weight.data, weight.size, eps, h, s.input);
+    norm(s.stream, x, n, weight.data, weight.size, eps, h, s.fast_work.input);
     s.quantized = {h, n, weight.size};
 }
 
@@ -357,16 +362,16 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
     const Choice choice = {bias.data, n_used, ids, gates};
     // Rounded inputs must not decide which experts are chosen.
     if (is_float(router.format)) {
-        const RouteWork work = {s.score, s.router_partial, s.arrived,
+        const RouteWork work = {s.work.score, s.fast_work.router_partial, s.fast_work.arrived,
                                 is_prefetched(router.rows * router.row_bytes)};
         if (is_postponed(s, h, n, router.cols))
             return route_norm(s.stream, weight_of(router), take_norm(s), choice, work);
         launch_postponed(s);
         return route_float(s.stream, weight_of(router), h, n, choice, work, s.fixed);
     }
-    const LinearTask task = {&router, s.score, false};
+    const LinearTask task = {&router, s.work.score, false};
     linear_tasks(s, h, n, {&task, 1});
-    route(s.stream, s.score, n, router.rows, choice);
+    route(s.stream, s.work.score, n, router.rows, choice);
 }
 
 void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, const float* gates,
@@ -376,13 +381,14 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
     ExpertTiles tiles = {};
     const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
     activate_slots(s, h, n, n_used, slots, weights, views);
-    SlotInput activated = {s.activated, slots.n_slots, s.quantized_slots, s.halved_slots, 1};
+    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
+                           s.fast_work.halved_slots, 1};
     if (adds_at_once(weights.down, slots)) {
-        const SlotSums sums = {gates, n_used, y, s.arrived};
-        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.output, &sums);
+        const SlotSums sums = {gates, n_used, y, s.fast_work.arrived};
+        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.work.output, &sums);
     } else {
-        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.output);
-        exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
+        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.work.output);
+        exact::add_slots(s.stream, s.work.output, gates, n, n_used, weights.down.rows, y);
     }
     forget_if_written(s, y, n * weights.down.rows);
 }
@@ -394,7 +400,8 @@ void make_slots(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, 
     ExpertTiles tiles = {};
     const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
     activate_slots(s, h, n, n_used, slots, weights, views);
-    SlotInput activated = {s.activated, slots.n_slots, s.quantized_slots, s.halved_slots, 1};
+    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
+                           s.fast_work.halved_slots, 1};
     multiply_slots(s, views.down, weights.down.packed, activated, slots, out);
     forget_if_written(s, out, slots.n_slots * weights.down.rows);
 }

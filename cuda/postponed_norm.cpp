@@ -52,7 +52,7 @@ bool postpone_norm(cuda::Stream& s, const float* x, int64_t n, const backend::Ve
     if (s.fixed || n != 1 || weight.size % 32 != 0 || weight.size > k_most_norm_size) return false;
     if (places % sizeof(FourFloats) != 0 || overlap(x, weight.size, h, weight.size)) return false;
     forget_input(s);
-    s.postponed = {x, weight.data, weight.size, eps, h, s.input};
+    s.postponed = {x, weight.data, weight.size, eps, h, s.fast_work.input};
     return true;
 }
 

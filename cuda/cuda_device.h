@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU without its arithmetic: memory, transfers, streams, errors, and the start of kernels.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/device_memory.h"
+#include "cuda/runtime.h"
+#include "cuda/stream.h"
+#include "cuda/taker.h"
+
+namespace minim::cuda {
+
+// Blocks of device memory, or of pinned host memory.
+class Blocks : public backend::BlockSource {
+  public:
+    Blocks(int32_t device, bool is_on_host) : device_(device), is_on_host_(is_on_host) {}
+    std::byte* take(uint64_t bytes) override;
+    void give_back(std::byte* block, uint64_t) noexcept override;
+    uint64_t free_bytes() const noexcept override;
+
+  private:
+    const int32_t device_;
+    const bool is_on_host_;
+};
+
+class CudaDevice : public backend::Backend {
+  public:
+    CudaDevice(int32_t index, std::string name, uint64_t budget_bytes);
+
+    std::string_view name() const noexcept override { return name_; }
+    std::string_view remark() const noexcept override { return remark_; }
+    void on_warning(const std::function<void(std::string_view)>& say) const override { log_.say = say; }
+    const backend::HostDevice* host() const noexcept override { return nullptr; }
+    uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
+    backend::MemoryState memory() const noexcept override { return memory_.state(); }
+    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
+                                              backend::MemoryUse use) const override;
+    std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override;
+    std::unique_ptr<backend::Pinned> pin(std::span<const std::byte> memory) const override;
+    void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
+    void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
+    void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
+
+    std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override;
+    uint64_t step_bytes(const backend::StepLimits& limits) const override;
+    void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
+                uint64_t bytes) const override;
+    void download(backend::Scratch& scratch, std::byte* to_host, const std::byte* from,
+                  uint64_t bytes) const override;
+    void move(backend::Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const override;
+    bool receive(backend::Scratch& scratch, std::byte* to, const Backend& peer,
+                 backend::Scratch& peer_scratch, const std::byte* from, uint64_t bytes) const override;
+    void synchronize(backend::Scratch& scratch) const override;
+    void wait(backend::Scratch& scratch) const override;
+    // Nothing is recorded.
+    bool begin_step(backend::Scratch&, const backend::StepBatch&) const override { return false; }
+    bool end_step(backend::Scratch&) const override { return true; }
+    backend::StepCounts step_counts() const noexcept override {
+        return {log_.n_computed, log_.n_recorded, log_.n_repeated, log_.n_failed, log_.why_failed};
+    }
+
+    // Returns null if host memory cannot be pinned.
+    std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
+                                                     int64_t n_turns) const override;
+    void post(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
+              const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const override;
+    void collect(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                 const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                 int64_t hidden, float* out) const override;
+
+  protected:
+    // Launches the operations that have been called and not been launched yet.
+    virtual void launch_all(Stream&) const {}
+    // Takes the stream's work space.
+    virtual void take_work(Stream& stream, Taker& taker) const;
+
+    // Return the stream, in which all operations so far have been launched. to_write(): before memory is written that
+    // may be an operation's input.
+    Stream& own(backend::Scratch& scratch) const {
+        auto& stream = static_cast<Stream&>(scratch);
+        launch_all(stream);
+        return stream;
+    }
+    Stream& to_write(backend::Scratch& scratch) const {
+        Stream& stream = own(scratch);
+        stream.quantized = {};
+        return stream;
+    }
+
+    // Marks the device as lost.
+    void note(const char* why) const noexcept {
+        const char* nothing = nullptr;
+        if (why != nullptr) why_lost_.compare_exchange_strong(nothing, why);
+    }
+    void note(Stream& stream, const char* why) const noexcept;
+    // Throws if a synchronous call has failed.
+    void check(const char* why) const;
+    void check_alive() const;
+    bool is_working(const Stream& stream) const noexcept {
+        return why_lost_ == nullptr && stream.error == nullptr;
+    }
+    template <typename Launch>
+    void launch(Stream& stream, const Launch& call) const {
+        if (!is_working(stream)) return;
+        runtime::use(index_, stream.records.starts_early());
+        call();
+        note(stream, runtime::last_error());
+        stream.records.count_launch();
+    }
+    void copy_later(Stream& stream, runtime::Way way, void* to, const void* from, uint64_t bytes) const;
+    template <typename T>
+    void put(Stream& stream, T* to, std::span<const T> from) const {
+        copy_later(stream, runtime::Way::to_device, to, from.data(), from.size_bytes());
+    }
+    void put_batch(Stream& stream, std::span<const int32_t> ids, std::span<const backend::KvRow> rows,
+                   int64_t n_head, int64_t n_head_kv) const;
+
+    const int32_t index_;
+    const std::string name_;
+    std::string remark_;
+
+  private:
+    mutable Blocks blocks_;
+    mutable backend::DeviceMemory memory_;
+    mutable Blocks pinned_blocks_;
+    mutable backend::DeviceMemory pinned_;
+    mutable StepLog log_;
+    mutable std::atomic<const char*> why_lost_ = nullptr;
+};
+
+}  // namespace minim::cuda

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/exact_operations.h"
+
+#include <algorithm>
+
+#include "cuda/exact/operations.h"
+#include "cuda/views.h"
+#include "format/blocks.h"
+
+namespace minim::cuda {
+
+using backend::AttendArgs;
+using backend::ExpertWeights;
+using backend::KvLayout;
+using backend::Matrix;
+using backend::Scratch;
+using backend::Vector;
+
+bool ExactOperations::runs(Format format) const noexcept {
+    return with_block(AllBlocks{}, format, [](auto) {});
+}
+
+void ExactOperations::embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids,
+                            float* x) const {
+    Stream& s = to_write(scratch);
+    const bool is_of_batch = !ids.empty() && std::ranges::equal(s.batch.ids, ids);
+    if (!is_of_batch) put(s, s.work.ids, ids);
+    const int32_t* device_ids = is_of_batch ? s.batch.tables.ids : s.work.ids;
+    launch(s, [&] { exact::embed(s.stream, weight_of(table), device_ids, std::ssize(ids), x); });
+}
+
+void ExactOperations::norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
+                           float* h) const {
+    Stream& s = own(scratch);
+    launch(s, [&] { exact::norm(s.stream, x, n, weight.data, weight.size, eps, h); });
+}
+
+void ExactOperations::linear(Scratch& scratch, const float* h, int64_t n,
+                             std::span<const backend::LinearTask> tasks) const {
+    Stream& s = own(scratch);
+    launch(s, [&] {
+        for (const backend::LinearTask& task : tasks)
+            exact::linear(s.stream, weight_of(*task.weight), h, n, task.y, task.weight->rows, task.add);
+    });
+}
+
+exact::Cache ExactOperations::put_cache(Stream& s, const AttendArgs& args) const {
+    const KvLayout& layout = *args.rows[0].sequence->layout;
+    put_batch(s, {}, args.rows, args.n_head, args.n_head_kv);
+    if (!std::ranges::equal(s.batch.frequency, args.rope_frequency)) {
+        s.batch.frequency.assign(args.rope_frequency.begin(), args.rope_frequency.end());
+        put(s, s.work.frequency, std::span<const float>(s.batch.frequency));
+    }
+    return {
+        .pages = s.batch.tables.pages,
+        .first_page = s.batch.tables.first_page,
+        .position = s.batch.tables.position,
+        .k_format = layout.k_format,
+        .v_format = layout.v_format,
+        .k_at = layout.k_offset(args.layer, 0),
+        .v_at = layout.v_offset(args.layer, 0),
+        .k_head_bytes = backend::k_kv_page_tokens * layout.k_token_bytes(),
+        .v_head_bytes = backend::k_kv_page_tokens * layout.v_token_bytes(),
+        .k_token_bytes = layout.k_token_bytes(),
+        .v_token_bytes = layout.v_token_bytes(),
+        .n_head = args.n_head,
+        .n_head_kv = args.n_head_kv,
+        .head_dim = args.head_dim,
+    };
+}
+
+void ExactOperations::attend(Scratch& scratch, const AttendArgs& args) const {
+    if (args.n == 0) return;
+    Stream& s = to_write(scratch);
+    const exact::Cache cache = put_cache(s, args);
+    const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
+        const int64_t n_norms = args.n * n_head * args.head_dim / weight.size;
+        launch(s, [&] {
+            exact::norm(s.stream, heads, n_norms, weight.data, weight.size, args.norm_eps, heads);
+        });
+        launch(s, [&] {
+            exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, cache.position, s.work.frequency,
+                          std::ssize(args.rope_frequency), args.rows[0].sequence->layout->rotates_keys());
+        });
+    };
+    prepare(args.q, args.q_norm, args.n_head);
+    prepare(args.k, args.k_norm, args.n_head_kv);
+    launch(s, [&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
+    launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
+}
+
+void ExactOperations::route(Scratch& scratch, const float* h, int64_t n, const Matrix& router,
+                            const Vector& bias, int64_t n_used, int32_t* ids, float* gates) const {
+    Stream& s = own(scratch);
+    launch(s, [&] {
+        exact::linear(s.stream, weight_of(router), h, n, s.work.score, router.rows, false);
+        exact::route(s.stream, s.work.score, n, router.rows, bias.data, n_used, ids, gates);
+    });
+}
+
+void ExactOperations::scale(Scratch& scratch, float* x, int64_t count, float factor) const {
+    Stream& s = to_write(scratch);
+    launch(s, [&] { exact::scale(s.stream, x, count, factor); });
+}
+
+void ExactOperations::experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                              const float* gates, int64_t n_used, const ExpertWeights& weights,
+                              float* y) const {
+    float* slots = own(scratch).work.output;
+    expert_slots(scratch, h, n, ids, n_used, weights, slots);
+    add_slots(scratch, slots, gates, n, n_used, weights.down.rows, y);
+}
+
+void ExactOperations::expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                                   int64_t n_used, const ExpertWeights& weights, float* out) const {
+    Stream& s = own(scratch);
+    if (!has_table(s, weights)) return;
+    const ExpertViews views(weights);
+    const auto multiply = [&](const exact::Experts& experts, const float* x, int64_t slots_a_row, float* y) {
+        exact::slots(s.stream, experts, x, slots_a_row, ids, n * n_used, y, experts.rows);
+    };
+    launch(s, [&] {
+        multiply(views.gate, h, n_used, s.work.activated);
+        multiply(views.up, h, n_used, s.work.output);
+        exact::activate(s.stream, s.work.activated, s.work.output, n * n_used * weights.gate.rows);
+        multiply(views.down, s.work.activated, 1, out);
+    });
+}
+
+void ExactOperations::add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n,
+                                int64_t n_used, int64_t hidden, float* y) const {
+    Stream& s = to_write(scratch);
+    launch(s, [&] { exact::add_slots(s.stream, out, gates, n, n_used, hidden, y); });
+}
+
+void ExactOperations::shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                                const backend::ShortlistTask& task) const {
+    Stream& s = own(scratch);
+    launch(s, [&] { fast::shortlist(s.stream, logits, n, n_vocab, s.work.shortlist, task); });
+}
+
+bool ExactOperations::has_table(Stream& s, const ExpertWeights& weights) const noexcept {
+    if (weights.places == nullptr) note(s, "the experts of a layer have no table");
+    return weights.places != nullptr;
+}
+
+}  // namespace minim::cuda

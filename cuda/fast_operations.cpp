@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of a GPU on packed weights (fast/). Those that only exact arithmetic has kernels for are those of
+// ExactOperations.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "cuda/blas.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/debug.h"
+#include "cuda/exact_operations.h"
+#include "cuda/fast_step.h"
+#include "cuda/postponed_norm.h"
+#include "panel/panel.h"
+
+namespace minim::cuda {
+namespace {
+
+using backend::Arithmetic;
+using backend::AttendArgs;
+using backend::ExpertWeights;
+using backend::LinearTask;
+using backend::Matrix;
+using backend::MemoryUse;
+using backend::Scratch;
+using backend::Vector;
+using runtime::Way;
+
+// The bytes that packing copies at a time, at least a panel.
+constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
+
+class FastOperations : public ExactOperations {
+  public:
+    FastOperations(int32_t index, std::string name, uint64_t budget_bytes, bool is_fixed)
+        : ExactOperations(index, std::move(name), budget_bytes),
+          is_fixed_(is_fixed),
+          dense_(find_library()) {}
+
+    std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override {
+        std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
+        auto& s = static_cast<Stream&>(*scratch);
+        s.fixed = is_fixed_;
+        const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
+        check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
+                            none.size() * sizeof(int32_t)));
+        return scratch;
+    }
+
+    bool begin_step(Scratch& scratch, const backend::StepBatch& batch) const override {
+        Stream& s = own(scratch);
+        if (s.fast_work.query == nullptr || batch.rows.empty() || !is_working(s)) return false;
+        put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
+        s.quantized = {};
+        return s.records.begin(s.stream,
+                               {batch.calls, std::ssize(batch.rows), !batch.ids.empty(), s.batch.n_context,
+                                s.batch.n_tiles, *batch.rows[0].sequence->layout});
+    }
+    bool end_step(Scratch& scratch) const override {
+        Stream& s = own(scratch);
+        if (s.records.is_recording()) s.quantized = {};
+        return s.records.end(s.stream);
+    }
+
+    bool packs(Format format) const noexcept override { return fast::has_panels(format); }
+    void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
+    void adopt(Scratch& scratch, std::span<std::byte* const> data, const Matrix& shape) const override {
+        Stream& s = own(scratch);
+        const int64_t n_panels = shape.rows / panel::k_panel_rows;
+        const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
+        launch(s, [&] {
+            for (std::byte* matrix : data)
+                fast::reorder_words(s.stream, pack_shape, n_panels, reinterpret_cast<uint8_t*>(matrix));
+        });
+    }
+
+    void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
+              float* h) const override {
+        Stream& s = own(scratch);
+        if (fast::postpone_norm(s, x, n, weight, eps, h)) return;
+        launch(s, [&] { fast::norm_rows(s, x, n, weight, eps, h); });
+    }
+
+    void linear(Scratch& scratch, const float* h, int64_t n,
+                std::span<const LinearTask> tasks) const override {
+        auto& s = static_cast<Stream&>(scratch);
+        launch(s, [&] {
+            fast::linear_tasks(s, h, n, tasks);
+            note(s, std::exchange(s.dense_error, nullptr));
+        });
+    }
+
+    void attend(Scratch& scratch, const AttendArgs& args) const override {
+        if (args.q_norm.size != args.n_head * args.head_dim ||
+            !fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
+            return ExactOperations::attend(scratch, args);
+        if (args.n == 0) return;
+        Stream& s = to_write(scratch);
+        const exact::Cache cache = put_cache(s, args);
+        launch(s, [&] { fast::attend_rows(s, cache, args); });
+    }
+
+    void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
+               int64_t n_used, int32_t* ids, float* gates) const override {
+        if (n_used > fast::k_most_used)
+            return ExactOperations::route(scratch, h, n, router, bias, n_used, ids, gates);
+        auto& s = static_cast<Stream&>(scratch);
+        launch(s, [&] { fast::route_rows(s, h, n, router, bias, n_used, ids, gates); });
+    }
+
+    void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const ExpertWeights& weights, float* y) const override {
+        Stream& s = own(scratch);
+        if (!has_table(s, weights)) return;
+        launch(s, [&] { fast::add_experts(s, h, n, ids, gates, n_used, weights, y); });
+    }
+
+    void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const ExpertWeights& weights, float* out) const override {
+        Stream& s = own(scratch);
+        if (!has_table(s, weights)) return;
+        launch(s, [&] { fast::make_slots(s, h, n, ids, n_used, weights, out); });
+    }
+
+  private:
+    void launch_all(Stream& s) const override {
+        if (s.postponed.x == nullptr) return;
+        launch(s, [&] { fast::launch_postponed(s); });
+        s.postponed = {};  // if the stream takes no more work
+    }
+    void take_work(Stream& stream, Taker& taker) const override;
+    std::unique_ptr<blas::Library> find_library() {
+        if (is_fixed_ || !debug_switches().library) return nullptr;
+        std::string why_not;
+        auto library = blas::open(index_, why_not);
+        if (library == nullptr)
+            remark_ = format_text("prompts of F16 and BF16 weights go slowly without cuBLASLt: {}", why_not);
+        return library;
+    }
+
+    const bool is_fixed_;
+    mutable DenseProducts dense_;
+    mutable std::mutex pack_mutex_;  // there are buffers to pack for one thread only
+};
+
+void FastOperations::take_work(Stream& s, Taker& taker) const {
+    ExactOperations::take_work(s, taker);
+    const backend::StepLimits& limits = s.limits;
+    FastWork& work = s.fast_work;
+    const int64_t n_slots = limits.n_rows * limits.n_expert_used;
+    const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
+    taker.take(work.input, limits.n_rows * (longest / 32 + 1));
+    taker.take(work.quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
+    taker.take(work.halved, limits.n_rows * (longest / 128));
+    taker.take(work.halved_slots, n_slots * (limits.expert_ff / 128));
+    taker.take(work.tiles.slot, n_slots);
+    taker.take(work.tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
+    taker.take(work.tiles.count, 1);
+    taker.take(work.router_partial, fast::route_partial_floats(limits.n_rows));
+    taker.take(work.arrived, fast::n_arrival_counters(limits));
+    if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
+        work.dense = &dense_;
+        taker.take(work.narrowed, limits.n_rows * longest);
+        taker.take(work.narrowed_factor, limits.n_rows);
+        taker.take(work.dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
+    }
+    if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
+        taker.take(work.query, limits.n_rows * limits.n_head * limits.head_dim);
+        const int64_t bytes =
+            is_fixed_ ? fast::fixed_partial_bytes(limits.n_rows, limits.n_head_kv, limits.head_dim)
+                      : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv, limits.head_dim,
+                                            s.n_processors);
+        taker.take(work.partial, bytes / static_cast<int64_t>(sizeof(float)));
+    }
+}
+
+// Packs panel after panel from a copy of some megabytes at a time, or of fewer if the weights leave less memory.
+void FastOperations::pack(std::span<std::byte* const> data, const Matrix& shape) const {
+    const int64_t n_panels = shape.rows / panel::k_panel_rows;
+    if (n_panels == 0 || data.empty()) return;
+    const auto panel_bytes = static_cast<uint64_t>(panel::k_panel_rows * shape.row_bytes);
+    const std::lock_guard lock(pack_mutex_);
+    const uint64_t room = std::min(k_pack_bytes, available_bytes());
+    const auto n_together =
+        std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, room / panel_bytes)));
+    const std::unique_ptr<backend::Memory> rows =
+        allocate(static_cast<uint64_t>(n_together) * panel_bytes, "packing weights", MemoryUse::work);
+    const auto* from = reinterpret_cast<const uint8_t*>(rows->data());
+    const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
+    runtime::Stream stream = runtime::make_stream(index_);
+    if (stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");
+    const char* why = nullptr;
+    for (std::byte* matrix : data) {
+        for (int64_t done = 0; done < n_panels && why == nullptr; done += n_together) {
+            const int64_t count = std::min(n_together, n_panels - done);
+            std::byte* to = matrix + static_cast<uint64_t>(done) * panel_bytes;
+            why = runtime::copy_later(index_, stream, Way::on_device, rows->data(), to,
+                                      static_cast<uint64_t>(count) * panel_bytes);
+            if (why != nullptr) break;
+            runtime::use(index_);
+            fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to));
+            why = runtime::last_error();
+        }
+    }
+    const char* why_not_done = runtime::synchronize(index_, stream);
+    runtime::end_stream(index_, stream);
+    check(why != nullptr ? why : why_not_done);
+}
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, Arithmetic arithmetic,
+                                                    uint64_t budget_bytes) {
+    const bool is_exact = arithmetic == Arithmetic::exact;
+    std::string name = format_text("cuda:{}{}", index, is_exact ? " (exact)" : "");
+    if (is_exact) return std::make_unique<ExactOperations>(index, std::move(name), budget_bytes);
+    return std::make_unique<FastOperations>(index, std::move(name), budget_bytes,
+                                            arithmetic == Arithmetic::deterministic);
+}
+
+}  // namespace minim::cuda
