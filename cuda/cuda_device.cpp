@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "base/format_text.h"
-#include "base/memory_info.h"
 #include "cuda/batch.h"
 #include "cuda/exact/operations.h"
 #include "cuda/exchange.h"
@@ -15,8 +13,6 @@ namespace minim::cuda {
 namespace {
 
 using backend::MemoryUse;
-using backend::Scratch;
-using runtime::Way;
 
 // How long a device waits for the host's experts of a layer. A host with few free cores may take seconds for a long prompt.
 constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
@@ -48,20 +44,6 @@ int64_t most_pages(const backend::StepLimits& limits) {
 
 }  // namespace
 
-std::byte* Blocks::take(uint64_t bytes) {
-    return static_cast<std::byte*>(is_on_host_ ? runtime::allocate_host(device_, bytes)
-                                               : runtime::allocate(device_, bytes));
-}
-
-void Blocks::give_back(std::byte* block, uint64_t) noexcept {
-    if (is_on_host_) return runtime::release_host(device_, block);
-    runtime::release(device_, block);
-}
-
-uint64_t Blocks::free_bytes() const noexcept {
-    return is_on_host_ ? available_memory_bytes() : runtime::free_bytes(device_);
-}
-
 CudaDevice::CudaDevice(int32_t index, std::string name, uint64_t budget_bytes)
     : index_(index),
       name_(std::move(name)),
@@ -70,12 +52,6 @@ CudaDevice::CudaDevice(int32_t index, std::string name, uint64_t budget_bytes)
       pinned_blocks_(index, true),
       pinned_(format_text("{}, memory of the host", name_), pinned_blocks_, backend::k_no_budget,
               Status::out_of_memory) {}
-
-std::unique_ptr<backend::Memory> CudaDevice::allocate(uint64_t bytes, std::string_view what,
-                                                      MemoryUse use) const {
-    check_alive();  // a lost device reports no memory; report the loss instead
-    return memory_.allocate(bytes, what, use);
-}
 
 std::unique_ptr<backend::Memory> CudaDevice::allocate_staging(uint64_t bytes, std::string_view what) const {
     try {
@@ -92,20 +68,6 @@ std::unique_ptr<backend::Pinned> CudaDevice::pin(std::span<const std::byte> memo
     return std::make_unique<PinnedRange>(index_, pinning == runtime::Pinning::done ? memory.data() : nullptr);
 }
 
-void CudaDevice::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {
-    check_alive();
-    check(runtime::copy(index_, Way::to_device, to, from_host, bytes));
-}
-
-void CudaDevice::read(std::byte* to_host, const std::byte* from, uint64_t bytes) const {
-    check_alive();
-    check(runtime::copy(index_, Way::to_host, to_host, from, bytes));
-}
-
-void CudaDevice::copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept {
-    if (why_lost_ == nullptr) note(runtime::copy(index_, Way::on_device, to, from, bytes));
-}
-
 void CudaDevice::upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const {
     Stream& s = to_write(scratch);
     // The driver refuses a copy from two ranges that were pinned apart.
@@ -115,14 +77,6 @@ void CudaDevice::upload(Scratch& scratch, std::byte* to, const std::byte* from_h
         to += piece.size();
         rest = rest.subspan(piece.size());
     }
-}
-
-void CudaDevice::download(Scratch& scratch, std::byte* to_host, const std::byte* from, uint64_t bytes) const {
-    copy_later(own(scratch), Way::to_host, to_host, from, bytes);
-}
-
-void CudaDevice::move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const {
-    copy_later(to_write(scratch), Way::on_device, to, from, bytes);
 }
 
 bool CudaDevice::receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
@@ -140,6 +94,7 @@ void CudaDevice::synchronize(Scratch& scratch) const {
     Stream& s = to_write(scratch);  // work between steps may overwrite an input
     s.batch.rows.clear();
     s.batch.ids.clear();
+    s.list.is_step = false;
     s.records.drop(s.stream);
     wait(scratch);
 }
@@ -261,27 +216,12 @@ void CudaDevice::note(Stream& stream, const char* why) const noexcept {
     if (runtime::is_lost(index_)) note(why);
 }
 
-void CudaDevice::check(const char* why) const {
-    if (why == nullptr) return;
-    if (runtime::is_lost(index_)) note(why);
-    check_alive();
-    fail_on_device(name_, Status::internal, "{}", why);
-}
-
-void CudaDevice::check_alive() const {
-    const char* why = why_lost_.load();
-    if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
-}
-
-void CudaDevice::copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
-    if (is_working(stream)) note(stream, runtime::copy_later(index_, stream.stream, way, to, from, bytes));
-}
-
 // Called once for each step. Host memory that is still being copied is never written: a stream keeps its batch until it is
 // synchronised.
 void CudaDevice::put_batch(Stream& s, std::span<const int32_t> ids, std::span<const backend::KvRow> rows,
                            int64_t n_head, int64_t n_head_kv) const {
     if (is_known(s, ids, rows)) return;
+    launch_all(s);
     if (!s.batch.rows.empty()) note(s, runtime::synchronize(index_, s.stream));
     const int64_t bytes = lay_out(s, ids, rows, n_head, n_head_kv);
     copy_later(s, Way::to_device, s.work.tables, s.batch.host_tables, static_cast<uint64_t>(bytes));

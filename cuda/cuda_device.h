@@ -9,19 +9,32 @@
 
 #include "backend/backend.h"
 #include "backend/device_memory.h"
+#include "base/error.h"
+#include "base/memory_info.h"
 #include "cuda/runtime.h"
 #include "cuda/stream.h"
 #include "cuda/taker.h"
 
 namespace minim::cuda {
 
+using backend::Scratch;
+using runtime::Way;
+
 // Blocks of device memory, or of pinned host memory.
 class Blocks : public backend::BlockSource {
   public:
     Blocks(int32_t device, bool is_on_host) : device_(device), is_on_host_(is_on_host) {}
-    std::byte* take(uint64_t bytes) override;
-    void give_back(std::byte* block, uint64_t) noexcept override;
-    uint64_t free_bytes() const noexcept override;
+    std::byte* take(uint64_t bytes) override {
+        return static_cast<std::byte*>(is_on_host_ ? runtime::allocate_host(device_, bytes)
+                                                   : runtime::allocate(device_, bytes));
+    }
+    void give_back(std::byte* block, uint64_t) noexcept override {
+        if (is_on_host_) return runtime::release_host(device_, block);
+        runtime::release(device_, block);
+    }
+    uint64_t free_bytes() const noexcept override {
+        return is_on_host_ ? available_memory_bytes() : runtime::free_bytes(device_);
+    }
 
   private:
     const int32_t device_;
@@ -39,27 +52,41 @@ class CudaDevice : public backend::Backend {
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
-                                              backend::MemoryUse use) const override;
+                                              backend::MemoryUse use) const override {
+        check_alive();  // a lost device reports no memory; report the loss instead
+        return memory_.allocate(bytes, what, use);
+    }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override;
     std::unique_ptr<backend::Pinned> pin(std::span<const std::byte> memory) const override;
-    void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
-    void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
-    void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
+    void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
+        check_alive();
+        check(runtime::copy(index_, Way::to_device, to, from_host, bytes));
+    }
+    void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override {
+        check_alive();
+        check(runtime::copy(index_, Way::to_host, to_host, from, bytes));
+    }
+    void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override {
+        if (why_lost_ == nullptr) note(runtime::copy(index_, Way::on_device, to, from, bytes));
+    }
 
-    std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override;
+    std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override;
     uint64_t step_bytes(const backend::StepLimits& limits) const override;
-    void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
-                uint64_t bytes) const override;
-    void download(backend::Scratch& scratch, std::byte* to_host, const std::byte* from,
-                  uint64_t bytes) const override;
-    void move(backend::Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const override;
-    bool receive(backend::Scratch& scratch, std::byte* to, const Backend& peer,
-                 backend::Scratch& peer_scratch, const std::byte* from, uint64_t bytes) const override;
-    void synchronize(backend::Scratch& scratch) const override;
-    void wait(backend::Scratch& scratch) const override;
+    void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
+    void download(Scratch& scratch, std::byte* to_host, const std::byte* from,
+                  uint64_t bytes) const override {
+        copy_later(own(scratch), Way::to_host, to_host, from, bytes);
+    }
+    void move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const override {
+        copy_later(to_write(scratch), Way::on_device, to, from, bytes);
+    }
+    bool receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
+                 const std::byte* from, uint64_t bytes) const override;
+    void synchronize(Scratch& scratch) const override;
+    void wait(Scratch& scratch) const override;
     // Nothing is recorded.
-    bool begin_step(backend::Scratch&, const backend::StepBatch&) const override { return false; }
-    bool end_step(backend::Scratch&) const override { return true; }
+    bool begin_step(Scratch&, const backend::StepBatch&) const override { return false; }
+    bool end_step(Scratch&) const override { return true; }
     backend::StepCounts step_counts() const noexcept override {
         return {log_.n_computed, log_.n_recorded, log_.n_repeated, log_.n_failed, log_.why_failed};
     }
@@ -67,9 +94,9 @@ class CudaDevice : public backend::Backend {
     // Returns null if host memory cannot be pinned.
     std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
                                                      int64_t n_turns) const override;
-    void post(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
-              const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const override;
-    void collect(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+    void post(Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
+              int64_t n, int64_t n_used, int64_t hidden) const override;
+    void collect(Scratch& scratch, backend::Exchange& exchange, int64_t turn,
                  const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
                  int64_t hidden, float* out) const override;
 
@@ -81,14 +108,14 @@ class CudaDevice : public backend::Backend {
 
     // Return the stream, in which all operations so far have been launched. to_write(): before memory is written that
     // may be an operation's input.
-    Stream& own(backend::Scratch& scratch) const {
+    Stream& own(Scratch& scratch) const {
         auto& stream = static_cast<Stream&>(scratch);
         launch_all(stream);
         return stream;
     }
-    Stream& to_write(backend::Scratch& scratch) const {
+    Stream& to_write(Scratch& scratch) const {
         Stream& stream = own(scratch);
-        stream.quantized = {};
+        stream.list.known = {};
         return stream;
     }
 
@@ -99,8 +126,16 @@ class CudaDevice : public backend::Backend {
     }
     void note(Stream& stream, const char* why) const noexcept;
     // Throws if a synchronous call has failed.
-    void check(const char* why) const;
-    void check_alive() const;
+    void check(const char* why) const {
+        if (why == nullptr) return;
+        if (runtime::is_lost(index_)) note(why);
+        check_alive();
+        fail_on_device(name_, Status::internal, "{}", why);
+    }
+    void check_alive() const {
+        const char* why = why_lost_.load();
+        if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
+    }
     bool is_working(const Stream& stream) const noexcept {
         return why_lost_ == nullptr && stream.error == nullptr;
     }
@@ -112,10 +147,13 @@ class CudaDevice : public backend::Backend {
         note(stream, runtime::last_error());
         stream.records.count_launch();
     }
-    void copy_later(Stream& stream, runtime::Way way, void* to, const void* from, uint64_t bytes) const;
+    void copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
+        if (is_working(stream))
+            note(stream, runtime::copy_later(index_, stream.stream, way, to, from, bytes));
+    }
     template <typename T>
     void put(Stream& stream, T* to, std::span<const T> from) const {
-        copy_later(stream, runtime::Way::to_device, to, from.data(), from.size_bytes());
+        copy_later(stream, Way::to_device, to, from.data(), from.size_bytes());
     }
     void put_batch(Stream& stream, std::span<const int32_t> ids, std::span<const backend::KvRow> rows,
                    int64_t n_head, int64_t n_head_kv) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a GPU on packed weights (fast/). Those that only exact arithmetic has kernels for are those of
-// ExactOperations.
+// The operations of a GPU on packed weights (fast/), collected as a list and lowered to kernels: those of a step when it
+// ends or when something else uses the stream, those outside of a step at once. Those that only exact arithmetic has
+// kernels for are those of ExactOperations.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -13,21 +14,13 @@
 #include "cuda/debug.h"
 #include "cuda/exact_operations.h"
 #include "cuda/fast_step.h"
-#include "cuda/postponed_norm.h"
 #include "panel/panel.h"
 
 namespace minim::cuda {
 namespace {
 
 using backend::Arithmetic;
-using backend::AttendArgs;
-using backend::ExpertWeights;
-using backend::LinearTask;
-using backend::Matrix;
 using backend::MemoryUse;
-using backend::Scratch;
-using backend::Vector;
-using runtime::Way;
 
 // The bytes that packing copies at a time, at least a panel.
 constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
@@ -46,6 +39,7 @@ class FastOperations : public ExactOperations {
         const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
         check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
                             none.size() * sizeof(int32_t)));
+        if (limits.n_rows > 0) s.list.reserve();
         return scratch;
     }
 
@@ -53,14 +47,16 @@ class FastOperations : public ExactOperations {
         Stream& s = own(scratch);
         if (s.fast_work.query == nullptr || batch.rows.empty() || !is_working(s)) return false;
         put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
-        s.quantized = {};
-        return s.records.begin(s.stream,
-                               {batch.calls, std::ssize(batch.rows), !batch.ids.empty(), s.batch.n_context,
-                                s.batch.n_tiles, *batch.rows[0].sequence->layout});
+        s.list.known = {};
+        const RecordKey key = {batch.calls,       std::ssize(batch.rows), !batch.ids.empty(),
+                               s.batch.n_context, s.batch.n_tiles,        *batch.rows[0].sequence->layout};
+        s.list.is_step = !s.records.begin(s.stream, key);
+        return !s.list.is_step;
     }
     bool end_step(Scratch& scratch) const override {
         Stream& s = own(scratch);
-        if (s.records.is_recording()) s.quantized = {};
+        s.list.is_step = false;
+        if (s.records.is_recording()) s.list.known = {};
         return s.records.end(s.stream);
     }
 
@@ -78,18 +74,16 @@ class FastOperations : public ExactOperations {
 
     void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
               float* h) const override {
-        Stream& s = own(scratch);
-        if (fast::postpone_norm(s, x, n, weight, eps, h)) return;
-        launch(s, [&] { fast::norm_rows(s, x, n, weight, eps, h); });
+        if (n > 0) add(scratch, NormCall{x, n, weight.data, weight.size, eps, h});
     }
 
     void linear(Scratch& scratch, const float* h, int64_t n,
                 std::span<const LinearTask> tasks) const override {
-        auto& s = static_cast<Stream&>(scratch);
-        launch(s, [&] {
-            fast::linear_tasks(s, h, n, tasks);
-            note(s, std::exchange(s.dense_error, nullptr));
-        });
+        for (; n > 0 && !tasks.empty();) {
+            const auto some = tasks.first(std::min(tasks.size(), OperationList::k_max_tasks));
+            tasks = tasks.subspan(some.size());
+            add(scratch, LinearCall{h, n, static_cast<Stream&>(scratch).list.copy(some)});
+        }
     }
 
     void attend(Scratch& scratch, const AttendArgs& args) const override {
@@ -97,38 +91,62 @@ class FastOperations : public ExactOperations {
             !fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
             return ExactOperations::attend(scratch, args);
         if (args.n == 0) return;
-        Stream& s = to_write(scratch);
+        auto& s = static_cast<Stream&>(scratch);
         const exact::Cache cache = put_cache(s, args);
-        launch(s, [&] { fast::attend_rows(s, cache, args); });
+        add(s, fast::attend_call(s, cache, args));
     }
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                int64_t n_used, int32_t* ids, float* gates) const override {
         if (n_used > fast::k_most_used)
             return ExactOperations::route(scratch, h, n, router, bias, n_used, ids, gates);
-        auto& s = static_cast<Stream&>(scratch);
-        launch(s, [&] { fast::route_rows(s, h, n, router, bias, n_used, ids, gates); });
+        if (n == 0) return;
+        const fast::Choice choice = {bias.data, n_used, ids, gates};
+        if (fast::is_float(router.format)) return add(scratch, RouteCall{h, n, weight_of(router), choice});
+        const LinearTask task = {&router, static_cast<Stream&>(scratch).work.score, false};
+        linear(scratch, h, n, {&task, 1});
+        add(scratch, ChooseCall{n, router.rows, choice});
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const ExpertWeights& weights, float* y) const override {
-        Stream& s = own(scratch);
-        if (!has_table(s, weights)) return;
-        launch(s, [&] { fast::add_experts(s, h, n, ids, gates, n_used, weights, y); });
+        if (n > 0 && has_table(scratch, weights))
+            add(scratch, ExpertsCall{h, n, ids, n_used, ExpertViews(weights), gates, y});
     }
 
     void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                       const ExpertWeights& weights, float* out) const override {
-        Stream& s = own(scratch);
-        if (!has_table(s, weights)) return;
-        launch(s, [&] { fast::make_slots(s, h, n, ids, n_used, weights, out); });
+        experts(scratch, h, n, ids, nullptr, n_used, weights, out);
     }
 
   private:
+    // Adds an operation to the list. A norm waits there for the operation after it even outside of a step.
+    template <typename Call>
+    void add(Scratch& scratch, const Call& call) const {
+        auto& s = static_cast<Stream&>(scratch);
+        s.list.operations.push_back({.call = call});
+        if (!s.list.is_step || s.list.is_full()) lower(s, fast::may_fold(s, s.list.operations.back()));
+    }
     void launch_all(Stream& s) const override {
-        if (s.postponed.x == nullptr) return;
-        launch(s, [&] { fast::launch_postponed(s); });
-        s.postponed = {};  // if the stream takes no more work
+        if (!s.list.operations.empty()) lower(s, false);
+    }
+    // Launches the operations of the list; all but the last one if it waits.
+    void lower(Stream& s, bool last_waits) const {
+        std::vector<Operation>& all = s.list.operations;
+        const Operation last = all.back();
+        if (last_waits) all.pop_back();
+        fast::fold_norms(s);
+        fast::find_inputs(s);
+        for (const Operation& operation : all) {
+            if (operation.is_folded) continue;
+            launch(s, [&] {
+                fast::launch_operation(s, operation);
+                note(s, std::exchange(s.dense_error, nullptr));
+            });
+        }
+        if (!is_working(s)) s.list.known = {};
+        s.list.clear();
+        if (last_waits) all.push_back(last);
     }
     void take_work(Stream& stream, Taker& taker) const override;
     std::unique_ptr<blas::Library> find_library() {

@@ -2,19 +2,17 @@
 #include "cuda/fast_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
-#include "cuda/postponed_norm.h"
 #include "cuda/views.h"
 #include "panel/panel.h"
 
 namespace minim::cuda::fast {
 namespace {
 
-using backend::ExpertStack;
-using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
@@ -42,23 +40,6 @@ constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
 // Returns whether a kernel asks for n_bytes of weights before the kernels ahead of it are done.
 bool is_prefetched(int64_t n_bytes) {
     return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
-}
-
-// Returns the rows of h as 8-bit blocks; the norm before may have made them already.
-const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
-    const auto& known = s.quantized;
-    if (known.of != nullptr && known.cols == cols && h >= known.of &&
-        h + n * cols <= known.of + known.n * cols && (h - known.of) % cols == 0)
-        return s.fast_work.input + (h - known.of) / 32;
-    quantize(s.stream, h, n, cols, s.fast_work.input);
-    s.quantized = {h, n, cols};
-    return s.fast_work.input;
-}
-
-// Invalidates the quantised rows if y overwrites them.
-void forget_if_written(cuda::Stream& s, const float* y, int64_t count) {
-    if (s.quantized.of != nullptr && overlap(y, count, s.quantized.of, s.quantized.n * s.quantized.cols))
-        forget_input(s);
 }
 
 // Returns the rows after the last whole panel: they are not packed.
@@ -129,8 +110,8 @@ bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
 }
 
 // Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
-bool sorts_slots(const cuda::Stream& s, const ExpertWeights& weights, int64_t n) {
-    const bool is_packed = weights.gate.packed && weights.up.packed && weights.down.packed;
+bool sorts_slots(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
+    const bool is_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
     return s.fixed || n > (is_packed ? k_most_few_rows : k_rows_together);
 }
 
@@ -247,55 +228,124 @@ void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, Slo
 }
 
 // Returns whether the kernel that multiplies slots can add them up as well.
-bool adds_at_once(const ExpertStack& stack, const Slots& slots) {
-    const bool is_taken = stack.packed ? stack.rows % k_panel_rows == 0 : is_float(stack.format);
+bool adds_at_once(const ExpertViews& weights, const Slots& slots) {
+    const Experts& down = weights.down;
+    const bool is_taken = weights.down_is_packed ? down.rows % k_panel_rows == 0 : is_float(down.format);
     return slots.tiles == nullptr && is_taken;
 }
 
 // Returns whether gate, up, activation and quantisation are one kernel.
-bool are_fused(const ExpertWeights& weights) {
-    const ExpertStack& gate = weights.gate;
-    return gate.packed && weights.up.packed && weights.down.packed && gate.format == weights.up.format &&
-           gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
+bool are_fused(const ExpertViews& weights) {
+    return weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed &&
+           weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
+           weights.down.rows % k_panel_rows == 0;
 }
 
 // Computes silu(gate h) * (up h) of the slots' experts, in all forms that their down matrices need. The next kernel
 // begins only when the ids have been written: both kernels that activate slots for a few rows hold it back until then,
 // and exact kernels are not overtaken. For slots whose expert is not here, some forms are made from old contents of the
 // memory; nothing reads them.
-void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, const Slots& slots,
-                    const ExpertWeights& weights, const ExpertViews& views) {
-    const Experts& gate = views.gate;
-    const Experts& up = views.up;
-    SlotInput rows = {h, n, nullptr, s.fast_work.halved, n_used};
-    if (weights.gate.packed || weights.up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
-    if (are_fused(weights)) {
-        activate(s.stream, gate, up, rows.quantized, n_used, slots, s.fast_work.quantized_slots);
-        return;
-    }
+void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* input, const Slots& slots) {
+    const Experts& gate = call.weights.gate;
+    const Experts& up = call.weights.up;
+    if (are_fused(call.weights))
+        return activate(s.stream, gate, up, input, call.n_used, slots, s.fast_work.quantized_slots);
+    float* activated = s.work.activated;
+    SlotInput rows = {call.h, call.n, input, s.fast_work.halved, call.n_used};
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
-        activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), n_used, *slots.tiles,
-                           s.work.activated);
+        activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), call.n_used, *slots.tiles,
+                           activated);
     } else if (gate.format == up.format && slots.tiles == nullptr && is_float(gate.format)) {
-        activate_float(s.stream, gate, up, h, n_used, slots.ids, slots.n_slots, s.work.activated);
+        activate_float(s.stream, gate, up, call.h, call.n_used, slots.ids, slots.n_slots, activated);
     } else {
-        multiply_slots(s, gate, weights.gate.packed, rows, slots, s.work.activated);
-        multiply_slots(s, up, weights.up.packed, rows, slots, s.work.output);
-        exact::activate(s.stream, s.work.activated, s.work.output, slots.n_slots * gate.rows);
+        multiply_slots(s, gate, call.weights.gate_is_packed, rows, slots, activated);
+        multiply_slots(s, up, call.weights.up_is_packed, rows, slots, s.work.output);
+        exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows);
     }
-    if (weights.down.packed)
-        quantize(s.stream, s.work.activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
+    if (call.weights.down_is_packed)
+        quantize(s.stream, activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
 }
 
-// Returns the slots of n rows; grouped in `tiles` if they are sorted by expert.
-Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, const ExpertWeights& weights,
-               ExpertTiles& tiles) {
-    const int64_t n_slots = n * n_used;
-    if (!sorts_slots(s, weights, n)) return {ids, n_slots, nullptr};
+// Returns the slots; grouped in `tiles` if they are sorted by expert.
+Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
+    const int64_t n_slots = call.n * call.n_used;
+    const ExpertViews& weights = call.weights;
+    if (!sorts_slots(s, weights, call.n)) return {call.ids, n_slots, nullptr};
     tiles = s.fast_work.tiles;
-    tiles.most = most_expert_tiles(n_slots, weights.n_expert());
-    group_slots(s.stream, ids, n_slots, weights.places, weights.n_expert(), tiles);
-    return {ids, n_slots, &tiles};
+    tiles.most = most_expert_tiles(n_slots, weights.n_expert);
+    group_slots(s.stream, call.ids, n_slots, weights.gate.places, weights.n_expert, tiles);
+    return {call.ids, n_slots, &tiles};
+}
+
+void launch_one(cuda::Stream& s, const Operation&, const NormCall& call) {
+    if (call.size % 32 != 0)
+        return exact::norm(s.stream, call.x, call.n, call.weight, call.size, call.eps, call.h);
+    norm(s.stream, call.x, call.n, call.weight, call.size, call.eps, call.h, s.fast_work.input);
+}
+
+void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& call) {
+    const float* h = call.h;
+    const int64_t n = call.n;
+    NormRow norm = operation.norm;
+    if (operation.quantizes) quantize(s.stream, h, n, call.tasks[0].weight->cols, s.fast_work.input);
+    OtherRows other_rows;
+    uint64_t done = 0;
+    for (size_t i = 0; i < call.tasks.size(); ++i) {
+        const LinearTask& task = call.tasks[i];
+        const Matrix& weight = *task.weight;
+        const bool is_done = (done >> i & 1U) != 0;
+        if (weight.packed) {
+            if (!is_done) {
+                const Products products = products_of(take_alike(call.tasks, i, done));
+                if (norm.x != nullptr) {
+                    linear_norm(s.stream, products, std::exchange(norm, {}));
+                } else {
+                    linear(s.stream, products, operation.input, n, takes_many(s, products, n));
+                }
+            }
+            multiply_rest(s, task, h, n);
+        } else if (is_float(weight.format) && !takes_many(s, n)) {
+            if (!is_done) linear_float(s.stream, products_of(take_alike(call.tasks, i, done)), h, n, false);
+        } else {
+            multiply_unpacked(s, task, h, n, other_rows);
+        }
+    }
+}
+
+void launch_one(cuda::Stream& s, const Operation&, const AttendCall& call) {
+    prepare(s.stream, call.prepare);
+    attend(s.stream, call.attend);
+}
+
+// Rounded inputs must not decide which experts are chosen.
+void launch_one(cuda::Stream& s, const Operation& operation, const RouteCall& call) {
+    const RouteWork work = {s.work.score, s.fast_work.router_partial, s.fast_work.arrived,
+                            is_prefetched(call.router.rows * call.router.row_bytes)};
+    if (operation.norm.x != nullptr)
+        return route_norm(s.stream, call.router, operation.norm, call.choice, work);
+    route_float(s.stream, call.router, call.h, call.n, call.choice, work, s.fixed);
+}
+
+void launch_one(cuda::Stream& s, const Operation&, const ChooseCall& call) {
+    route(s.stream, s.work.score, call.n, call.n_expert, call.choice);
+}
+
+void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& call) {
+    const Experts& down = call.weights.down;
+    const bool is_packed = call.weights.down_is_packed;
+    ExpertTiles tiles = {};
+    const Slots slots = slots_of(s, call, tiles);
+    if (operation.quantizes) quantize(s.stream, call.h, call.n, call.weights.gate.cols, s.fast_work.input);
+    activate_slots(s, call, operation.input, slots);
+    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
+                           s.fast_work.halved_slots, 1};
+    if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);
+    if (adds_at_once(call.weights, slots)) {
+        const SlotSums sums = {call.gates, call.n_used, call.out, s.fast_work.arrived};
+        return multiply_slots(s, down, is_packed, activated, slots, s.work.output, &sums);
+    }
+    multiply_slots(s, down, is_packed, activated, slots, s.work.output);
+    exact::add_slots(s.stream, s.work.output, call.gates, call.n, call.n_used, down.rows, call.out);
 }
 
 }  // namespace
@@ -305,105 +355,42 @@ int64_t n_arrival_counters(const backend::StepLimits& limits) {
     return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
 }
 
-void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector& weight, float eps,
-               float* h) {
-    forget_input(s);
-    if (n == 0) return;
-    if (weight.size % 32 != 0) {
-        exact::norm(s.stream, x, n, weight.data, weight.size, eps, h);
-        return;
-    }
-    norm(s.stream, x, n, weight.data, weight.size, eps, h, s.fast_work.input);
-    s.quantized = {h, n, weight.size};
+// Attention: which of its kernels, and how many blocks share a context.
+AttendCall attend_call(const cuda::Stream& s, const Cache& cache, const backend::AttendArgs& args) {
+    const auto splits = [&](TileShape shape, int64_t n_tiles) {
+        return attend_splits(shape, n_tiles, args.n_head_kv, s.batch.n_context, s.n_processors);
+    };
+    const TileCounts& n = s.batch.n_tiles;
+    const int32_t* tiles = s.batch.tables.attend_tiles;
+    TileList wide = {tiles, n.n_wide, splits(TileShape::wide, n.n_wide)};
+    if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
+    const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(TileShape::narrow, n.n_narrow)};
+    return {
+        .prepare = {.cache = cache,
+                    .n = args.n,
+                    .q = args.q,
+                    .k = args.k,
+                    .v = args.v,
+                    .q_norm = args.q_norm.data,
+                    .k_norm = args.k_norm.data,
+                    .norm_eps = args.norm_eps,
+                    .frequency = s.work.frequency,
+                    .n_frequency = std::ssize(args.rope_frequency),
+                    .hadamard = args.rows[0].sequence->layout->rotates_keys(),
+                    .query = s.fast_work.query},
+        // Other batches have ended (CudaDevice::put_batch), so that only this one's row may still be written.
+        .attend = {.cache = cache,
+                   .query = s.fast_work.query,
+                   .wide = wide,
+                   .narrow = narrow,
+                   .partial = s.fast_work.partial,
+                   .o = args.o,
+                   .quantized = s.fast_work.input,
+                   .is_one_row = args.n == 1}};
 }
 
-void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const LinearTask> tasks) {
-    if (n == 0) return;
-    NormRow norm = {};
-    if (takes_norm(s, h, n, tasks)) {
-        norm = take_norm(s);
-    } else {
-        launch_postponed(s);
-    }
-    const auto is_packed = [](const LinearTask& task) { return task.weight->packed; };
-    const Q8Block* input = nullptr;
-    if (std::ranges::any_of(tasks, is_packed)) input = quantized_rows(s, h, n, tasks[0].weight->cols);
-    OtherRows other_rows;
-    for (size_t group = 0; group < tasks.size(); group += 64) {
-        const std::span<const LinearTask> some =
-            tasks.subspan(group, std::min<size_t>(64, tasks.size() - group));
-        uint64_t done = 0;
-        for (size_t i = 0; i < some.size(); ++i) {
-            const Matrix& weight = *some[i].weight;
-            const bool is_done = (done >> i & 1U) != 0;
-            if (weight.packed) {
-                if (!is_done) {
-                    const Products products = products_of(take_alike(some, i, done));
-                    if (norm.x != nullptr) {
-                        linear_norm(s.stream, products, std::exchange(norm, {}));
-                    } else {
-                        linear(s.stream, products, input, n, takes_many(s, products, n));
-                    }
-                }
-                multiply_rest(s, some[i], h, n);
-            } else if (is_float(weight.format) && !takes_many(s, n)) {
-                if (!is_done) linear_float(s.stream, products_of(take_alike(some, i, done)), h, n, false);
-            } else {
-                multiply_unpacked(s, some[i], h, n, other_rows);
-            }
-        }
-    }
-    for (const LinearTask& task : tasks) forget_if_written(s, task.y, n * task.weight->rows);
-}
-
-void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router, const backend::Vector& bias,
-                int64_t n_used, int32_t* ids, float* gates) {
-    if (n == 0) return;
-    const Choice choice = {bias.data, n_used, ids, gates};
-    // Rounded inputs must not decide which experts are chosen.
-    if (is_float(router.format)) {
-        const RouteWork work = {s.work.score, s.fast_work.router_partial, s.fast_work.arrived,
-                                is_prefetched(router.rows * router.row_bytes)};
-        if (is_postponed(s, h, n, router.cols))
-            return route_norm(s.stream, weight_of(router), take_norm(s), choice, work);
-        launch_postponed(s);
-        return route_float(s.stream, weight_of(router), h, n, choice, work, s.fixed);
-    }
-    const LinearTask task = {&router, s.work.score, false};
-    linear_tasks(s, h, n, {&task, 1});
-    route(s.stream, s.work.score, n, router.rows, choice);
-}
-
-void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const ExpertWeights& weights, float* y) {
-    if (n == 0) return;
-    const ExpertViews views(weights);
-    ExpertTiles tiles = {};
-    const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
-    activate_slots(s, h, n, n_used, slots, weights, views);
-    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
-                           s.fast_work.halved_slots, 1};
-    if (adds_at_once(weights.down, slots)) {
-        const SlotSums sums = {gates, n_used, y, s.fast_work.arrived};
-        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.work.output, &sums);
-    } else {
-        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.work.output);
-        exact::add_slots(s.stream, s.work.output, gates, n, n_used, weights.down.rows, y);
-    }
-    forget_if_written(s, y, n * weights.down.rows);
-}
-
-void make_slots(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
-                const ExpertWeights& weights, float* out) {
-    if (n == 0) return;
-    const ExpertViews views(weights);
-    ExpertTiles tiles = {};
-    const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
-    activate_slots(s, h, n, n_used, slots, weights, views);
-    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
-                           s.fast_work.halved_slots, 1};
-    multiply_slots(s, views.down, weights.down.packed, activated, slots, out);
-    forget_if_written(s, out, slots.n_slots * weights.down.rows);
+void launch_operation(cuda::Stream& s, const Operation& operation) {
+    std::visit([&](const auto& call) { launch_one(s, operation, call); }, operation.call);
 }
 
 }  // namespace minim::cuda::fast

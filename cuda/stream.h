@@ -12,6 +12,7 @@
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/shortlist.h"
+#include "cuda/operation_list.h"
 #include "cuda/records.h"
 #include "cuda/runtime.h"
 
@@ -78,18 +79,7 @@ struct Stream : backend::Scratch {
     FastWork fast_work = {};
     Batch batch;
     Records records;
-
-    // A norm that has not been launched: the next operation computes it with its first kernel, or it is launched before that
-    // one (postponed_norm.h). x null: none.
-    fast::NormRow postponed = {};
-
-    // The rows whose quantised form is in FastWork::input: [n, cols] from `of` on. Valid until one of them is written.
-    struct {
-        const float* of = nullptr;
-        int64_t n = 0;
-        int64_t cols = 0;
-    } quantized;
-
+    OperationList list;
     // Flag of the exchange that the stream collects from: nonzero after an answer that came too late. Null: no exchange yet.
     std::shared_ptr<uint32_t> host_is_late;
 

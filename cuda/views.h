@@ -21,8 +21,14 @@ inline exact::Weight weight_of(const backend::Matrix& matrix) {
 // The three matrices of a layer's experts. The table says which experts are here, and where.
 struct ExpertViews {
     exact::Experts gate, up, down;
+    bool gate_is_packed, up_is_packed, down_is_packed;
+    int64_t n_expert;
 
-    explicit ExpertViews(const backend::ExpertWeights& weights) {
+    explicit ExpertViews(const backend::ExpertWeights& weights)
+        : gate_is_packed(weights.gate.packed),
+          up_is_packed(weights.up.packed),
+          down_is_packed(weights.down.packed),
+          n_expert(weights.n_expert()) {
         using backend::ExpertPlace;
         const auto view = [&](const backend::ExpertStack& stack, size_t data_at, size_t scale_at) {
             return exact::Experts{.format = stack.format,
