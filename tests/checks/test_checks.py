@@ -92,7 +92,30 @@ class Words(Planted):
     def test_code_is_not_prose(self):
         self.write("lib/kv/a.cpp", "int yardstick = guess(held);  // the CPU, `held`; with no lock held; queries, keys and values\n")
         self.write("README.md", "The KV cache, `keys and values`.\n\n```\nkeys and values\n```\n")
-        self.passes("words")
+        self.passes("words", "--no-identifiers")
+
+    def test_old_words_in_identifiers_of_every_kind_of_file(self):
+        self.write("lib/kv/held_pages.h", "#pragma once\nstruct Shortlist {\n    bool is_said, isSaid;\n};\n")
+        self.write("lib/format/a.cpp", "int k_iq3s_points[4];\nint two(int at) { return madeUp(at) + k_most_rows; }\n")
+        self.write("lib/constraint/a.cpp", "void add_ways();\n")
+        self.write("examples/a.py", "def guess(yardstick):\n    return yardstick\n")
+        self.write("CMakeLists.txt", "set(MINIM_YARDSTICK ON)\n")
+        lines = self.finds("words", "lib/kv/held_pages.h:1: identifier 'held_pages'", "lib/kv/held_pages.h:2: identifier 'Shortlist': say top_k",
+                           "held_pages.h:3: identifier 'is_said'", "held_pages.h:3: identifier 'isSaid'", "lib/format/a.cpp:1: identifier 'k_iq3s_points'",
+                           "lib/format/a.cpp:2: identifier 'madeUp'", "lib/format/a.cpp:2: identifier 'k_most_rows': say k_max",
+                           "lib/constraint/a.cpp:1: identifier 'add_ways'", "examples/a.py:1: identifier 'guess'",
+                           "examples/a.py:1: identifier 'yardstick'", "examples/a.py:2: identifier 'yardstick'",
+                           "CMakeLists.txt:1: identifier 'MINIM_YARDSTICK'", args=("--identifiers",))
+        self.assertEqual(len(lines), 13)  # a rule of prose finds is_said too
+        counts = self.run_check("words", "--count").stdout
+        self.assertIn("yardstick 2 (examples 2): say reference\n", counts)
+
+    def test_words_in_another_meaning_names_of_the_abi_and_of_libraries_stay(self):
+        self.write("lib/kv/a.cpp", "int always, subways, held_out_rows, code_point, heldout, most, residence = MINIM_RESIDENCE_AUTO;\n"
+                                   "std::promise<int> done; uint64_t n_pages_held; int lock_held;\n"
+                                   "#include \"held.h\"\nconst char* text = \"`shortlist`\"; int points, ways;\n")
+        self.write("lib/format/a.cpp", "auto time_point = zero_points + data[0].timePoint;\n")
+        self.passes("words", "--identifiers")
 
     def test_a_word_over_two_lines_of_a_comment(self):
         self.write("lib/kv/a.h", "// Bytes of the keys\n// and values.\n")

@@ -193,6 +193,15 @@ def c_prose(text):
     return "".join(out)
 
 
+def python_code(text):
+    """Returns the names in a Python file, each in its line."""
+    lines = [""] * (text.count("\n") + 1)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            lines[token.start[0] - 1] += f" {token.string}"
+    return "\n".join(lines)
+
+
 def python_prose(text):
     """Returns the text of a Python file with everything but comments and strings blanked."""
     lines = [" " * len(line) for line in text.split("\n")]
@@ -210,10 +219,13 @@ def python_prose(text):
     return "\n".join(lines)
 
 
+HASH_PARTS = re.compile(r"(?<!\S)#[^\n]*|\"[^\"\n]*\"")
+
+
 def hash_prose(text):
     """Returns the text with everything blanked but comments that begin with # and, in CMake and shell, quoted texts."""
     out, end = [], 0
-    for part in re.finditer(r"(?<!\S)#[^\n]*|\"[^\"\n]*\"", text):
+    for part in HASH_PARTS.finditer(text):
         out += [spaces(text[end:part.start()]), part.group()]
         end = part.end()
     return "".join(out) + spaces(text[end:])
@@ -238,6 +250,15 @@ def prose(path, text):
     if path.suffix == ".py":
         return re.sub(r"`[^`\n]+`", blank, python_prose(text))
     return hash_prose(text)
+
+
+def code(path, text):
+    """Returns a file of code without comments, texts and included paths, line by line where it was."""
+    if path.suffix == ".py":
+        return python_code(text)
+    if path.suffix in C_SUFFIXES or path.suffix == ".rs":
+        return C_PARTS.sub(blank, re.sub(r"(?m)^\s*#\s*include [^\n]*", blank, text))
+    return HASH_PARTS.sub(blank, text)
 
 
 def main(check, description):
