@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the documents that are made from data.
 
-    docs/performance.md    from tests/bench/results/*.json
+    docs/performance.md    the first table of each group of tests/bench/results/*.json
+    docs/history.md        the other tables, and the list of older runs
+    docs/decode.svg        the chart of README.md: decode beside peers, from tests/bench/results
     docs/options.md        from the table of options, which `minim options --json` prints
     docs/recipes.md        from deployments of tests/placement/seeds.json, with what `minim plan` says of each
     README.md              its tables between `<!-- generated: NAME -->` and `<!-- end -->`: peers, from tests/bench/results; fit, from what
-                           `minim plan` says of full-size headers
+                           `minim plan` says of full-size headers; gpu, from tests/bench/results
 
     tools/make_documents.py [--minim PROGRAM]   writes them
     tools/make_documents.py --check             exits with 1, and says what differs, if they are not what would be written
@@ -17,6 +19,7 @@ in tests/bench/results/history/, with the text that was written then.
 
 import argparse
 import difflib
+import itertools
 import json
 import pathlib
 import re
@@ -24,16 +27,25 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import xml.sax.saxutils
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests/bench/results"
 PERFORMANCE = ROOT / "docs/performance.md"
+HISTORY = ROOT / "docs/history.md"
+CHART = ROOT / "docs/decode.svg"
 RECIPES = ROOT / "docs/recipes.md"
 OPTIONS = ROOT / "docs/options.md"
 FIELDS = {"order", "group", "title", "about", "machine", "date", "command", "columns", "rows", "note"}
 REQUIRED = ("title", "machine", "date", "command")
 PEERS = "peers-zen4-2-threads"
 README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S", "IQ2_XXS")  # the rows of its table; docs/performance.md has all formats
+GPU_ROWS = [  # results file, row, columns of decode and prompt; model, where its weights are, tokens of the prompt
+    ("h200-decode", "IQ2_S", 2, 3, "62 layers, IQ2_S", "all on the GPU", "2,048"),
+    ("h200-offload", "half of the experts in a cache, all used alike (47 % hits)", 1, 4, "8 layers, IQ4_XS", "half of the experts on the GPU, the others in RAM",
+     "8,192"),
+    ("h200-offload", "the CPU alone", 1, 2, "8 layers, IQ4_XS", "all in RAM, without the GPU", "512"),
+]
 
 CONTEXT = 8192
 MACHINES = [  # heading, host, devices
@@ -91,24 +103,43 @@ def read_result(path):
     return result
 
 
-def performance_page():
+MADE_FROM_RESULTS = "<!-- Written by tools/make_documents.py from tests/bench/results/*.json; do not edit. -->\n"
+
+
+def anchor(heading):
+    """Returns the anchor that Markdown gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def result_groups():
+    """Returns the names of the groups and their results, in order."""
     results = sorted((read_result(path) for path in RESULTS.glob("*.json")), key=lambda result: result["order"])
-    page = ["# Performance\n\n<!-- Written by tools/make_documents.py from tests/bench/results/*.json; do not edit. -->\n",
+    return [(group, list(members)) for group, members in itertools.groupby(results, key=lambda result: result["group"])]
+
+
+def result_section(result):
+    about, note = (f"{text}\n\n" if text else "" for text in (result["about"], result["note"]))
+    rows = table(result["columns"], result["rows"])
+    return (f"### {result['title']}\n\n{about}{rows}\n{note}Machine: {result['machine']}. Date: {result['date']}. Command:\n\n"
+            f"```text\n{result['command']}\n```\n")
+
+
+def performance_page():
+    page = [f"# Performance\n\n{MADE_FROM_RESULTS}",
             "Compare figures within a table; between tables the machine differs, or what its memory gave. [Benchmarks](../tests/bench/README.md) says how to\n"
-            "measure, [notes](notes/README.md) what was tried without gain.\n"]
-    group = None
-    for result in results:
-        if result["group"] != group:
-            group = result["group"]
-            page.append(f"## {group}\n")
-        page.append(f"### {result['title']}\n")
-        if result["about"]:
-            page.append(result["about"] + "\n")
-        page.append(table(result["columns"], result["rows"]))
-        if result["note"]:
-            page.append(result["note"] + "\n")
-        page.append(f"Machine: {result['machine']}. Date: {result['date']}. Command:\n")
-        page.append(f"```text\n{result['command']}\n```\n")
+            "measure, [notes](notes/README.md) what was tried without gain. [All other measurements](history.md) are a page of their own.\n"]
+    for group, results in result_groups():
+        others = "\n".join(f"- [{result['title']}](history.md#{anchor(result['title'])})" for result in results[1:])
+        page += [f"## {group}\n", result_section(results[0]), f"Also measured:\n\n{others}\n" if others else ""]
+    return "\n".join(page).rstrip("\n") + "\n"
+
+
+def history_page():
+    page = [f"# Measurements\n\n{MADE_FROM_RESULTS}",
+            "The tables that [performance.md](performance.md) leaves out, and older runs. Compare figures within a table.\n"]
+    for group, results in result_groups():
+        if results[1:]:
+            page += [f"## {group}\n", *(result_section(result) for result in results[1:])]
     page.append("## Older runs\n")
     page.append("With their text as it was written then.\n")
     rows = []
@@ -117,6 +148,82 @@ def performance_page():
         rows.append([run["date"], f"[{run['title']}](../tests/bench/results/history/{path.name})", run["machine"]])
     page.append(table(["date", "run", "machine"], rows))
     return "\n".join(page)
+
+
+CHART_HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-labelledby="title about">
+<!-- SPDX-License-Identifier: Apache-2.0. Written by tools/make_documents.py from tests/bench/results/{peers}.json; do not edit. -->
+<title id="title">Decode, tokens/s</title>
+<desc id="about">{about}</desc>
+<style>
+text {{ font: 12px system-ui, sans-serif; fill: #1f2328; text-anchor: middle; }}
+.left {{ text-anchor: start; }}
+.small {{ font-size: 10px; }}
+.page {{ fill: #ffffff; }}
+.line {{ stroke: #d0d7de; }}
+.minim {{ fill: #0969da; }}
+.ik {{ fill: #bc6c25; }}
+.llama {{ fill: #8c959f; }}
+@media (prefers-color-scheme: dark) {{
+  text {{ fill: #e6edf3; }}
+  .page {{ fill: #0d1117; }}
+  .line {{ stroke: #30363d; }}
+  .minim {{ fill: #58a6ff; }}
+  .ik {{ fill: #e0a060; }}
+  .llama {{ fill: #6e7681; }}
+}}
+</style>
+<rect class="page" width="{width}" height="{height}" rx="6"/>
+"""
+CHART_SERIES = (("minim", "minim"), ("ik", "ik_llama.cpp"), ("llama", "llama.cpp"))
+
+
+def decode_speeds(result):
+    """Returns for each row of the table beside peers: its experts, whether it has a dagger, and tokens/s of minim, ik_llama.cpp, llama.cpp (or None)."""
+    speeds = []
+    for experts, _, _, _, decode, to_ik, to_llama, _ in result["rows"]:
+        ratios = [float(ratio.rstrip("† ")) if ratio else None for ratio in (to_ik, to_llama)]
+        speeds.append((experts, "†" in to_ik + to_llama, [float(decode), *(float(decode) / ratio if ratio else None for ratio in ratios)]))
+    return speeds
+
+
+def decode_chart():
+    result = read_result(RESULTS / f"{PEERS}.json")
+    rows = decode_speeds(result)
+    bar, gap, plot, top, left = 24, 22, 180, 58, 24
+    group = 3 * bar + gap
+    width, height = 2 * left + len(rows) * group - gap, top + plot + 62
+    scale = plot / max(speed for _, _, speeds in rows for speed in speeds if speed)
+    about = "; ".join(f"{experts}: " + ", ".join(f"{name} {speed:.0f}" for (_, name), speed in zip(CHART_SERIES, speeds) if speed)
+                      for experts, _, speeds in rows)
+    svg = [CHART_HEAD.format(width=width, height=height, peers=PEERS, about=about),
+           f'<text class="left" x="{left}" y="24">Decode, tokens/s, by the format of the experts; 2 threads</text>\n']
+    for (style, name), from_right in zip(CHART_SERIES, (250, 175, 72)):
+        x = width - left - from_right
+        svg.append(f'<rect class="{style}" x="{x}" y="14" width="12" height="12"/><text class="left" x="{x + 17}" y="24">{name}</text>\n')
+    for i, (experts, has_dagger, speeds) in enumerate(rows):
+        start = left + i * group
+        shown = [(style, speed) for (style, _), speed in zip(CHART_SERIES, speeds) if speed]
+        first = start + (3 - len(shown)) * bar / 2
+        for j, (style, speed) in enumerate(shown):
+            x, size = first + j * bar, speed * scale
+            svg.append(f'<rect class="{style}" x="{x + 1:g}" y="{top + plot - size:.1f}" width="{bar - 2}" height="{size:.1f}"/>'
+                       f'<text class="small" x="{x + bar / 2:g}" y="{top + plot - size - 4:.1f}">{speed:.0f}</text>\n')
+        svg.append(f'<text x="{start + 1.5 * bar:g}" y="{top + plot + 18}">{experts}{" †" if has_dagger else ""}</text>\n')
+    svg.append(f'<line class="line" x1="{left}" y1="{top + plot}" x2="{width - left}" y2="{top + plot}"/>\n')
+    machine = xml.sax.saxutils.escape(f"{re.sub(r', family [0-9]+', '', result['machine']).split(',')[0]}, {result['date']}.")
+    note = "† The memory doubled its speed between the two programs." if any(has_dagger for _, has_dagger, _ in rows) else ""
+    svg.append(f'<text class="left small" x="{left}" y="{top + plot + 42}">Two-layer slices of the model, AVX-512. {machine} {note}</text>\n</svg>\n')
+    return "".join(svg)
+
+
+def gpu_table():
+    rows = []
+    for name, row_name, decode, prompt, model, weights, n_prompt in GPU_ROWS:
+        row = next((row for row in read_result(RESULTS / f"{name}.json")["rows"] if row[0] == row_name), None)
+        if row is None:
+            sys.exit(f"{name}.json has no row '{row_name}'")
+        rows.append([model, weights, row[decode], f"{row[prompt]} ({n_prompt})"])
+    return table(["model", "weights", "decode", "prompt (of so many tokens)"], rows)
 
 
 def peers_table():
@@ -187,9 +294,8 @@ def recipe(minim, case, deployment):
     figures = case.get("published", {})
     with_context = figures.get(f"decode_{case['context']}")
     published = f"{with_context} at this context" if with_context else figures.get("decode", "-")
-    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     speed = f"{facts['decode_tokens_per_second']:.0f}" if facts["fits"] else "does not fit"
-    return section, [f"[{heading}](#{anchor})", model, f"{case['context']:,}", speed, published]
+    return section, [f"[{heading}](#{anchor(heading)})", model, f"{case['context']:,}", speed, published]
 
 
 def recipes_page(minim):
@@ -250,20 +356,25 @@ def with_tables(text, tables):
     return text
 
 
+def documents_of_results():
+    return {PERFORMANCE: performance_page(), HISTORY: history_page(), CHART: decode_chart()}
+
+
 def documents(minim):
     readme = ROOT / "README.md"
-    tables = {"fit": fit_table(minim), "peers": peers_table()}
-    return {PERFORMANCE: performance_page(), RECIPES: recipes_page(minim), OPTIONS: options_page(minim), readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
+    tables = {"fit": fit_table(minim), "peers": peers_table(), "gpu": gpu_table()}
+    return {**documents_of_results(), RECIPES: recipes_page(minim), OPTIONS: options_page(minim),
+            readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minim", type=pathlib.Path, default=ROOT / "build/release/examples/minim/minim")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--page", action="store_true", help="docs/performance.md alone")
+    parser.add_argument("--page", action="store_true", help="only what is made from tests/bench/results alone: performance.md, history.md, decode.svg")
     args = parser.parse_args()
     differs = False
-    made_documents = {PERFORMANCE: performance_page()} if args.page else documents(args.minim)
+    made_documents = documents_of_results() if args.page else documents(args.minim)
     for path, made in made_documents.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         if args.check:

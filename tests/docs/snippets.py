@@ -4,6 +4,7 @@
 An HTML comment right before a fence says how:
     <!-- not run: REASON -->       a block that cannot run here; the options of the project's programs in it are checked with --help
     <!-- calls: EXPRESSION -->     C or C++ without main(): EXPRESSION is what main(argc, argv) returns
+    <!-- part of: FILE -->         lines of a file that a test runs; they may be indented less
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import pathlib
 import re
 import shlex
 
-FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls|part of): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Output and drawings are no code.
 LANGUAGES = {"c", "cpp", "python", "sh", "json", "cmake", "text", "rust"}
 INDENTED = re.compile(r"(?:^|\n)\n {4,}(?![-*|\d ])\S[^\n]*")
@@ -23,7 +24,7 @@ class Block:
     line: int
     language: str
     code: str
-    mark: str = ""  # "not run", "calls" or nothing
+    mark: str = ""  # "not run", "calls", "part of" or nothing
     text: str = ""  # what the mark says
 
     def __str__(self):
@@ -43,8 +44,14 @@ def faults(page, text):
     rest = FENCE.sub(lambda match: re.sub(r"[^\n]", "", match.group()), text)
     found += [f"{page}:{rest.count(chr(10), 0, match.end()) + 1}: an indented code block; use a fence, so that it is run"
               for match in INDENTED.finditer(rest)]
-    found += [f"{page}: '{match.group()}' stands before no code block" for match in re.finditer(r"<!-- (not run|calls): [^\n]*", rest)]
+    found += [f"{page}: '{match.group()}' stands before no code block" for match in re.finditer(r"<!-- (not run|calls|part of): [^\n]*", rest)]
     return found
+
+
+def is_part(code, text):
+    """Returns whether the lines of a block follow each other in a text, whatever their indentation."""
+    lines, whole = ([line.strip() for line in part.strip().split("\n")] for part in (code, text))
+    return any(whole[i:i + len(lines)] == lines for i in range(len(whole)))
 
 
 def commands(code):

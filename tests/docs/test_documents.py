@@ -71,11 +71,12 @@ class Documents(unittest.TestCase):
                 shutil.copytree(ROOT / name, root / name)
             path = root / "tests/bench/results/peers-zen4-2-threads.json"
             result = json.loads(path.read_text(encoding="utf-8"))
-            result["rows"][0][1] = "9999"
+            result["rows"][0][1], result["rows"][0][4] = "9999", "88"
             path.write_text(json.dumps(result), encoding="utf-8")
             changed = check(root, "--page")
             self.assertEqual(changed.returncode, 1)
             self.assertIn("9999", changed.stdout)
+            self.assertIn("decode.svg on disk", changed.stdout)
             path.write_text(json.dumps(result | {"command": ""}), encoding="utf-8")
             self.assertIn("every figure needs", check(root, "--page").stderr)
 

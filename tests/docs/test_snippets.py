@@ -52,7 +52,7 @@ class Snippets(unittest.TestCase):
         return result
 
     def of(self, *languages):
-        found = [block for block in self.blocks if block.language in languages and block.mark != "not run"]
+        found = [block for block in self.blocks if block.language in languages and block.mark not in ("not run", "part of")]
         self.assertTrue(found, f"no page has a block of {languages}")
         return found
 
@@ -71,6 +71,13 @@ class Snippets(unittest.TestCase):
                                   "-o", self.folder / "snippet"], block)
                 result = self.run_command([self.folder / "snippet", MODEL], block)
                 self.assertEqual(result.stderr, "", str(block))
+
+    def test_parts_of_files_are_lines_of_these(self):
+        parts = [block for block in self.blocks if block.mark == "part of"]
+        self.assertTrue(parts)
+        for block in parts:
+            with self.subTest(str(block)):
+                self.assertTrue(snippets.is_part(block.code, (ROOT / block.text).read_text(encoding="utf-8")), f"{block} is no part of {block.text}")
 
     def test_python_runs(self):
         for block in self.of("python"):
@@ -157,6 +164,12 @@ class PlantedFaults(unittest.TestCase):
         self.assertEqual(len(snippets.faults(page, "text\n\n    minim --help\n\nmore\n")), 1)
         self.assertEqual(len(snippets.faults(page, "<!-- not run: because -->\n\ntext\n")), 1)
         self.assertEqual(len(snippets.faults(page, "```java\nint a;\n```\n")), 1)
+
+    def test_lines_that_a_file_does_not_have_are_found(self):
+        text = "int f() {\n    if (a ||\n        b)\n        return 1;\n}\n"
+        self.assertTrue(snippets.is_part("if (a ||\n    b)\n", text))
+        self.assertFalse(snippets.is_part("if (a ||\n    c)\n", text))
+        self.assertFalse(snippets.is_part("if (a ||\n    return 1;\n", text))
 
     def test_options_that_do_not_exist_are_found(self):
         words = snippets.commands("minim -m x --device 'cuda:0' --no-such -n -1 # --comment\n")[0]
