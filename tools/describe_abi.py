@@ -49,7 +49,7 @@ def declarations(header):
 
 def c_type(text):
     """Returns a type in its only spelling: "const char* const*"."""
-    text = re.sub(r"\s*\*\s*", "*", text.strip())
+    text = re.sub(r"\s*\*\s*", "*", re.sub(r"\bstruct\s+(?=\w)", "", text.strip()))
     return re.sub(r"\*(?=\w)", "* ", text)
 
 
@@ -114,7 +114,7 @@ def describe(header):
             abi["handles"].append(match[1])
         elif match := re.fullmatch(r"typedef (.*?)\(\*(\w+)\)\((.*)\)", text):
             abi["callbacks"][match[2]] = {"returns": c_type(match[1]), "parameters": parameters(match[3])}
-        elif text == "typedef int32_t minim_status":
+        elif text == "typedef int32_t minim_status" or re.fullmatch(r"struct \w+", text):  # a struct that is defined further down
             pass
         elif match := re.fullmatch(r"(.*?[\s*])(minim_\w+)\((.*)\)", text):
             abi["functions"][match[2]] = {"returns": c_type(match[1]), "parameters": parameters(match[3])}

@@ -27,33 +27,37 @@
  *
  * Conventions, once for all calls:
  *
- * - Handles are opaque. *_free and *_close accept NULL, return nothing and cannot fail. A child keeps its parent alive
- *   (a session its model, a model its runtime), so handles may be released in any order. Sessions, requests and decoders may
- *   be released during a call that uses them, by its callback or by another thread; the call releases them when it returns.
- *   Other handles must not be released before the calls that use them have returned.
- * - A call that can fail returns minim_status and takes a minim_error as its last argument, which may be NULL. If a call
- *   fails, its out-parameter is NULL (handles) or unchanged (values), and every handle is as it was before the call.
- * - Structs start with `size`, set by the *_INIT macro. Every other field may stay zero, which is the default. A library older
- *   than its caller refuses a struct whose unknown tail is not all zero (MINIM_E_UNSUPPORTED), or is longer than 4096 bytes
- *   (MINIM_E_INVALID).
- * - Text is UTF-8. Text arguments are zero-terminated strings, or a pointer and a length in bytes if the comment says so.
- *   Returned text is in memory of the library; the comment of the call states its lifetime.
- * - The library prints nothing, has no global state, and never aborts or exits the process. It reads three environment
- *   variables: MINIM_PLUGIN_PATH (folders with plug-ins, see minim_devices) and, for debugging, MINIM_LOG (level 1..4: a
- *   runtime without a logger writes its log to standard error) and MINIM_CPU (scalar, avx2, avx2_vnni, avx512, avx512_vbmi:
- *   use the kernels of another instruction set that the CPU has).
- * - Results are reproducible bit by bit only if the host does not change the floating-point environment of its threads:
- *   another rounding mode, or subnormal numbers flushed to zero, changes them.
- * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on the thread that made
- *   the call, without a lock that other calls wait for. Log lines may come from any thread that is in a call, and from an
- *   engine's own thread. A C++ exception from a callback ends the call with MINIM_E_INTERNAL. longjmp() out of a callback
- *   leaves the handle in use for ever (MINIM_E_BUSY).
- * - The library's own threads are called "minim-1", "minim-2" ... and "minim-engine". They block all signals except those of
- *   faults (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS), so the host's threads get the process's signals.
- * - fork(): a child process has none of the library's threads. In the child, calls that need them fail with MINIM_E_INVALID
- *   (all calls on a model, session or engine; only those on an engine if the runtime has one thread or `parallel_for`), and
- *   *_free and *_close return at once without freeing all memory. A child may create its own runtime and open the model
- *   again. exec() after fork() is safe.
+ * - Handles are opaque. *_free and *_close accept NULL, return nothing and cannot fail. A child keeps its
+ *   parent alive (a session its model, a model its runtime), so handles may be released in any order.
+ *   Sessions, requests and decoders may be released during a call that uses them, by its callback or by
+ *   another thread; the call releases them when it returns. Other handles must not be released before the
+ *   calls that use them have returned.
+ * - A call that can fail returns minim_status and takes a minim_error as its last argument, which may be
+ *   NULL. If a call fails, its out-parameter is NULL (handles) or unchanged (values), and every handle is as
+ *   it was before the call.
+ * - Structs start with `size`, set by the *_INIT macro. Every other field may stay zero, which is the
+ *   default. A library older than its caller refuses a struct whose unknown tail is not all zero
+ *   (MINIM_E_UNSUPPORTED), or is longer than 4096 bytes (MINIM_E_INVALID).
+ * - Text is UTF-8. Text arguments are zero-terminated strings, or a pointer and a length in bytes if the
+ *   comment says so. Returned text is in memory of the library; the comment of the call states its lifetime.
+ * - The library prints nothing, has no global state, and never aborts or exits the process. It reads three
+ *   environment variables: MINIM_PLUGIN_PATH (folders with plug-ins, see minim_devices) and, for debugging,
+ *   MINIM_LOG (level 1..4: a runtime without a logger writes its log to standard error) and MINIM_CPU
+ *   (scalar, avx2, avx2_vnni, avx512, avx512_vbmi: use the kernels of another instruction set that the CPU
+ *   has).
+ * - Results are reproducible bit by bit only if the host does not change the floating-point environment of
+ *   its threads: another rounding mode, or subnormal numbers flushed to zero, changes them.
+ * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on the
+ *   thread that made the call, without a lock that other calls wait for. Log lines may come from any thread
+ *   that is in a call, and from an engine's own thread. A C++ exception from a callback ends the call with
+ *   MINIM_E_INTERNAL. longjmp() out of a callback leaves the handle in use for ever (MINIM_E_BUSY).
+ * - The library's own threads are called "minim-1", "minim-2" ... and "minim-engine". They block all signals
+ *   except those of faults (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS), so the host's threads
+ *   get the process's signals.
+ * - fork(): a child process has none of the library's threads. In the child, calls that need them fail with
+ *   MINIM_E_INVALID (all calls on a model, session or engine; only those on an engine if the runtime has one
+ *   thread or `parallel_for`), and *_free and *_close return at once without freeing all memory. A child may
+ *   create its own runtime and open the model again. exec() after fork() is safe.
  */
 #ifndef MINIM_H
 #define MINIM_H
@@ -79,29 +83,16 @@ extern "C" {
 #define MINIM_MUST_CHECK
 #endif
 
-/* -------------------------------------------------------------------------------------------- versions */
+/* -------------------------------------------------------------------------------- the calls that suffice */
 
-/* Within a major version, 0 included, calls, constants and fields at the end of structs are only added. A program works with
- * every library of the same major version that is not older than its header. The SONAME of the shared library, libminim.so.0,
- * and the version of the CMake package follow this rule. */
-#define MINIM_VERSION_MAJOR 0
-#define MINIM_VERSION_MINOR 1
-#define MINIM_VERSION_PATCH 0
-#define MINIM_VERSION_NUMBER \
-    (MINIM_VERSION_MAJOR * 1000000 + MINIM_VERSION_MINOR * 1000 + MINIM_VERSION_PATCH)
-
-/* Return the version of the library, "0.1.0" and 1000, to compare with the header's. Static text. Any thread. */
-MINIM_API const char* minim_version(void);
-MINIM_API uint32_t minim_version_number(void);
-
-/* Returns one line: version, compiler, and the instruction sets of this build. Static text. Any thread. */
-MINIM_API const char* minim_build_info(void);
-
-/* Returns 1 if this build has the feature, else 0. Names: "gguf", "safetensors", "cpu", "reference", "avx2", "avx512",
- * "cuda" (the plug-in was built; minim_devices_list shows the devices that it finds). */
-MINIM_API int32_t minim_has_feature(const char* name);
-
-/* ---------------------------------------------------------------------------------------------- errors */
+/*
+ * The 15 calls of this part open a model, tokenise a conversation, and generate, as in the example above. The
+ * sections after it have the other calls, and the structs of which this part has only the names: pass NULL
+ * for their defaults.
+ */
+struct minim_runtime_params;
+struct minim_model_params;
+struct minim_generate_result;
 
 typedef int32_t minim_status;
 
@@ -121,6 +112,180 @@ enum minim_status_code {
     MINIM_E_INTERNAL = 12 /* a bug in the library */
 };
 
+/* Owned by the caller; filled if a call fails, unchanged if it succeeds. */
+typedef struct minim_error {
+    uint32_t size;
+    int32_t status;
+    int32_t reason; /* MINIM_REASON_*, or 0 */
+    /* The device concerned, or -1 (also for the CPU). After minim_model_open: its index in the params'
+       `devices` (-1 for one that only `overrides` name); else an index for minim_model_device_memory. */
+    int32_t device;
+    int64_t os_code;    /* errno, or 0 */
+    int64_t requested;  /* bytes (out of memory) or tokens (context full) requested, or 0 */
+    int64_t available;  /* bytes or tokens available, or 0 */
+    int64_t offset;     /* byte position in the file, or -1 */
+    char message[1024]; /* zero-terminated: what, where, and what to try */
+} minim_error;
+/* clang-format off */
+#define MINIM_ERROR_INIT { sizeof(minim_error), 0, 0, 0, 0, 0, 0, 0, {0} }
+/* clang-format on */
+
+/* "One thread at a time": the handle may move between threads; a call while another one uses it fails with
+ * MINIM_E_BUSY. */
+typedef struct minim_runtime minim_runtime;       /* any thread */
+typedef struct minim_checkpoint minim_checkpoint; /* immutable, any thread */
+typedef struct minim_model minim_model;           /* immutable, any thread */
+typedef struct minim_session minim_session;       /* one thread at a time */
+typedef struct minim_sampling minim_sampling;     /* one thread at a time while it is changed, else any */
+typedef struct minim_tokens minim_tokens;         /* immutable, any thread */
+typedef struct minim_text minim_text;             /* immutable, any thread */
+typedef struct minim_decoder minim_decoder;       /* one thread at a time */
+typedef struct minim_cancel minim_cancel;         /* any thread; trigger also from a signal handler */
+typedef struct minim_output_parser minim_output_parser; /* one thread at a time */
+typedef struct minim_output minim_output;               /* immutable, any thread */
+
+/* Creates a runtime, which owns the logger and the threads. `params` may be NULL. A process may have
+ * several runtimes. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const struct minim_runtime_params* params,
+                                                             minim_runtime** out, minim_error* err);
+MINIM_API void minim_runtime_free(minim_runtime* runtime);
+
+/* Loads a model. `params` and `cancel` may be NULL. Errors: those of minim_checkpoint_open, UNSUPPORTED
+ * (another architecture, a tensor type without decoder, a feature that the forward pass does not have, a
+ * device that cannot be used; always named), NOT_FOUND (also for a device that does not exist),
+ * OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST, CANCELLED. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime, const char* path,
+                                                         const struct minim_model_params* params,
+                                                         minim_cancel* cancel, minim_model** out,
+                                                         minim_error* err);
+MINIM_API void minim_model_close(minim_model* model);
+
+typedef struct minim_session_params {
+    uint32_t size;
+    uint32_t flags;       /* none defined: 0 */
+    uint64_t max_context; /* tokens; 0: the context that the model was trained for, or what fits in memory */
+    /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 need a head dimension that is a multiple of 32, keys in Q4_0 a
+       power of two. */
+    int32_t k_format;
+    int32_t v_format;
+    int32_t n_batch; /* reserved, has no effect; must not be negative */
+    /* Tokens of a step, at most 65536; 0: 512, or more if opening the model chose it. Changes speed, never
+       results. */
+    int32_t n_ubatch;
+} minim_session_params;
+#define MINIM_SESSION_PARAMS_INIT \
+    { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
+
+/* Creates a session and allocates the memory for its whole context: OUT_OF_MEMORY names the largest
+ * context that would fit. Without `params` that is the context that the model was trained for, 46 GiB for
+ * MiniMax-M2 and F16, or a shorter one that fits, with a warning in the log; minim_session_context_size
+ * returns it. Work space comes on top, which grows with n_ubatch and the model's width (125 MiB for
+ * MiniMax-M2 and 512 rows); minim_session_kv_bytes does not include it. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_create(minim_model* model,
+                                                             const minim_session_params* params,
+                                                             minim_session** out, minim_error* err);
+MINIM_API void minim_session_free(minim_session* session);
+
+/*
+ * Options of sampling and of the end of generation, by name. A new handle is greedy, until the model ends its
+ * turn or the context is full. minim_sampling_option lists every option with type, range, default and help. A
+ * seed is any 64 bits, as int64_t.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_create(minim_sampling** out, minim_error* err);
+MINIM_API void minim_sampling_free(minim_sampling* sampling);
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_i64(minim_sampling* sampling, const char* name,
+                                                               int64_t value, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name,
+                                                               double value, minim_error* err);
+
+/* Token ids that a call returned. The data is valid as long as the handle. */
+MINIM_API const int32_t* minim_tokens_data(const minim_tokens* tokens); /* never NULL */
+MINIM_API size_t minim_tokens_count(const minim_tokens* tokens);
+MINIM_API void minim_tokens_free(minim_tokens* tokens);
+
+/* Which added tokens are recognised in text. SAFE does not recognise control tokens (a "[e~[" typed by a
+ * user ends nothing), but the others (<think>, the tool tags). */
+enum minim_specials {
+    MINIM_SPECIALS_EXACT = 0, /* all */
+    MINIM_SPECIALS_SAFE = 1,  /* those that are not control tokens */
+    MINIM_SPECIALS_NONE = 2,  /* none */
+    /* Only for minim_chat_tokenize: all in the template's own text, none in messages. */
+    MINIM_SPECIALS_TEMPLATE = 3
+};
+
+/* Renders the prompt for a conversation, as minim_chat_render describes it, as token ids.
+ * MINIM_SPECIALS_EXACT: tokenises the rendered text. MINIM_SPECIALS_SAFE: recognises control tokens only
+ * in the template's own text, so that no message can forge them. MINIM_SPECIALS_TEMPLATE: recognises all
+ * added tokens only there; "<think>" in a message is plain text. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* model, const char* messages,
+                                                            const char* tools, const char* kwargs,
+                                                            int32_t specials, minim_tokens** out,
+                                                            minim_error* err);
+
+typedef struct minim_token_probability {
+    int32_t id;
+    float logprob;
+} minim_token_probability;
+
+/* One generated token. The pointers are valid until the callback returns or the next call on the
+ * session. */
+typedef struct minim_token {
+    uint32_t size;
+    int32_t id;
+    /* Whole UTF-8, zero-terminated; "" while a sequence or a possible stop text is held back. */
+    const char* text;
+    size_t text_length;
+    /* Natural logarithm, before temperature and filters; 0 unless the option logprobs is set. */
+    float logprob;
+    int32_t n_top; /* entries of `top`: option top_logprobs */
+    const minim_token_probability* top;
+} minim_token;
+#define MINIM_TOKEN_INIT \
+    { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL }
+
+/* Receives a token. Return 0 to continue, anything else to stop after this token (MINIM_FINISH_STOPPED,
+ * unless the text ends with this token anyway). */
+typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
+
+/*
+ * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and
+ * `result` may be NULL. The prompt may be empty only if the session has tokens. The session keeps the prompt
+ * and the reported tokens, also if an error ends the text; after an error in the prompt it is unchanged.
+ * `result` is filled also if the call fails, except for BUSY, for a NULL session and in a child of fork().
+ * Errors: INVALID, CONTEXT_FULL (nothing is evaluated), CANCELLED, FORMAT (weights that are not finite).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
+                                                       const int32_t* prompt, size_t count,
+                                                       minim_token_fn on_token, void* user_data,
+                                                       minim_cancel* cancel,
+                                                       struct minim_generate_result* result,
+                                                       minim_error* err);
+
+/* -------------------------------------------------------------------------------------------- versions */
+
+/* Within a major version, 0 included, calls, constants and fields at the end of structs are only added. A
+ * program works with every library of the same major version that is not older than its header. The SONAME
+ * of the shared library, libminim.so.0, and the version of the CMake package follow this rule. */
+#define MINIM_VERSION_MAJOR 0
+#define MINIM_VERSION_MINOR 1
+#define MINIM_VERSION_PATCH 0
+#define MINIM_VERSION_NUMBER \
+    (MINIM_VERSION_MAJOR * 1000000 + MINIM_VERSION_MINOR * 1000 + MINIM_VERSION_PATCH)
+
+/* Return the version of the library, "0.1.0" and 1000, to compare with the header's. Static text. Any
+ * thread. */
+MINIM_API const char* minim_version(void);
+MINIM_API uint32_t minim_version_number(void);
+
+/* Returns one line: version, compiler, and the instruction sets of this build. Static text. Any thread. */
+MINIM_API const char* minim_build_info(void);
+
+/* Returns 1 if this build has the feature, else 0. Names: "gguf", "safetensors", "cpu", "reference",
+ * "avx2", "avx512", "cuda" (the plug-in was built; minim_devices_list shows the devices that it finds). */
+MINIM_API int32_t minim_has_feature(const char* name);
+
+/* ---------------------------------------------------------------------------------------------- errors */
+
 /* What is wrong with a bad file. */
 enum minim_reason {
     MINIM_REASON_NONE = 0,
@@ -135,54 +300,22 @@ enum minim_reason {
     MINIM_REASON_IO = 9
 };
 
-/* Owned by the caller; filled if a call fails, unchanged if it succeeds. */
-typedef struct minim_error {
-    uint32_t size;
-    int32_t status;
-    int32_t reason; /* MINIM_REASON_*, or 0 */
-    /* The device concerned, or -1 (also for the CPU). After minim_model_open: its index in the params' `devices` (-1 for one
-       that only `overrides` name); else an index for minim_model_device_memory. */
-    int32_t device;
-    int64_t os_code;    /* errno, or 0 */
-    int64_t requested;  /* bytes (out of memory) or tokens (context full) requested, or 0 */
-    int64_t available;  /* bytes or tokens available, or 0 */
-    int64_t offset;     /* byte position in the file, or -1 */
-    char message[1024]; /* zero-terminated: what, where, and what to try */
-} minim_error;
-/* clang-format off */
-#define MINIM_ERROR_INIT { sizeof(minim_error), 0, 0, 0, 0, 0, 0, 0, {0} }
-/* clang-format on */
-
-/* Return the name of a number, "MINIM_E_FORMAT" or "truncated": static text, NULL for an unknown number. Any thread. */
+/* Return the name of a number, "MINIM_E_FORMAT" or "truncated": static text, NULL for an unknown number.
+ * Any thread. */
 MINIM_API const char* minim_status_name(minim_status status);
 MINIM_API const char* minim_reason_name(int32_t reason);
 
-/* --------------------------------------------------------------------------------------------- handles */
+/* ---------------------------------------------------------------------------------- texts and cancelling */
 
-/* "One thread at a time": the handle may move between threads; a call while another one uses it fails with MINIM_E_BUSY. */
-typedef struct minim_runtime minim_runtime;       /* any thread */
-typedef struct minim_checkpoint minim_checkpoint; /* immutable, any thread */
-typedef struct minim_model minim_model;           /* immutable, any thread */
-typedef struct minim_session minim_session;       /* one thread at a time */
-typedef struct minim_sampling minim_sampling;     /* one thread at a time while it is changed, else any */
-typedef struct minim_tokens minim_tokens;         /* immutable, any thread */
-typedef struct minim_text minim_text;             /* immutable, any thread */
-typedef struct minim_decoder minim_decoder;       /* one thread at a time */
-typedef struct minim_cancel minim_cancel;         /* any thread; trigger also from a signal handler */
-typedef struct minim_output_parser minim_output_parser; /* one thread at a time */
-typedef struct minim_output minim_output;               /* immutable, any thread */
-
-/* Token ids and texts that calls return. The data is valid as long as the handle. */
-MINIM_API const int32_t* minim_tokens_data(const minim_tokens* tokens); /* never NULL */
-MINIM_API size_t minim_tokens_count(const minim_tokens* tokens);
-MINIM_API void minim_tokens_free(minim_tokens* tokens);
-MINIM_API const char* minim_text_data(
-    const minim_text* text);                                /* zero-terminated; may hold zero bytes inside */
+/* A text that a call returned. The data is valid as long as the handle, zero-terminated, and may contain
+ * zero bytes too. */
+MINIM_API const char* minim_text_data(const minim_text* text);
 MINIM_API size_t minim_text_length(const minim_text* text); /* bytes, without the terminating zero */
 MINIM_API void minim_text_free(minim_text* text);
 
-/* Cancels calls that it is passed to: they return MINIM_E_CANCELLED. It stays triggered until it is reset. Calls check it
- * between blocks of at most 4 MiB while loading, twice in each layer while a prompt is evaluated, and between tokens. */
+/* Cancels calls that it is passed to: they return MINIM_E_CANCELLED. It stays triggered until it is reset.
+ * Calls check it between blocks of at most 4 MiB while loading, twice in each layer while a prompt is
+ * evaluated, and between tokens. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_cancel_create(minim_cancel** out, minim_error* err);
 MINIM_API void minim_cancel_trigger(minim_cancel* cancel);
 MINIM_API void minim_cancel_reset(minim_cancel* cancel);
@@ -202,31 +335,34 @@ enum minim_log_level {
 typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
 
 /*
- * A function of the host that runs the library's arithmetic on the host's threads. It must call task(context, i, slot) once for
- * each i from 0 to n_tasks - 1 and return when all have returned. Slots are 0 to n_threads - 1; two tasks that run at the same
- * time must not have the same slot. Tasks are short and do not block (but while a model is loaded, they read up to some hundred
- * kilobytes from its files, and write two megabytes to a packed file). It is called on the thread that is in a call of the
- * library, so sessions on several threads call it at the same time.
+ * A function of the host that runs the library's arithmetic on the host's threads. It must call task(context,
+ * i, slot) once for each i from 0 to n_tasks - 1 and return when all have returned. Slots are 0 to n_threads
+ * - 1; two tasks that run at the same time must not have the same slot. Tasks are short and do not block (but
+ * while a model is loaded, they read up to some hundred kilobytes from its files, and write two megabytes to
+ * a packed file). It is called on the thread that is in a call of the library, so sessions on several threads
+ * call it at the same time.
  */
 typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
 typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
                                       const void* context);
 
 /*
- * Placement on machines with several NUMA nodes, where the memory of another node is slower. In all modes but OFF, each thread
- * of the library is bound to the cores of one node (the calling thread is not bound), and KV cache and work space are interleaved
- * over the nodes. Results have the same bits in all modes. SPLIT and INTERLEAVE fail with MINIM_E_UNSUPPORTED and the reason if
- * this build has no hwloc to detect several nodes, or the system refuses placement, as containers may.
+ * Placement on machines with several NUMA nodes, where the memory of another node is slower. In all modes but
+ * OFF, each thread of the library is bound to the cores of one node (the calling thread is not bound), and KV
+ * cache and work space are interleaved over the nodes. Results have the same bits in all modes. SPLIT and
+ * INTERLEAVE fail with MINIM_E_UNSUPPORTED and the reason if this build has no hwloc to detect several nodes,
+ * or the system refuses placement, as containers may.
  */
 enum minim_numa {
-    MINIM_NUMA_AUTO =
-        0, /* SPLIT if there are several nodes and the system allows placement (with a warning if it does
-                            not), else OFF; OFF with parallel_for */
+    /* SPLIT if there are several nodes and the system allows placement (with a warning if it does not), else
+       OFF; OFF with parallel_for. */
+    MINIM_NUMA_AUTO = 0,
     MINIM_NUMA_OFF = 1,
-    MINIM_NUMA_INTERLEAVE =
-        2,               /* weights in memory of the process are interleaved over the nodes, page by page */
-    MINIM_NUMA_SPLIT = 3 /* each node has rows of each weight in proportion to its threads, which work on
-                                  these first; not with parallel_for */
+    /* Weights in memory of the process are interleaved over the nodes, page by page. */
+    MINIM_NUMA_INTERLEAVE = 2,
+    /* Each node has rows of each weight in proportion to its threads, which work on these first; not with
+       parallel_for. */
+    MINIM_NUMA_SPLIT = 3
 };
 
 typedef struct minim_runtime_params {
@@ -246,10 +382,6 @@ typedef struct minim_runtime_params {
 #define MINIM_RUNTIME_PARAMS_INIT \
     { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
 
-/* Creates a runtime, which owns the logger and the threads. `params` may be NULL. A process may have several runtimes. */
-MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime_params* params,
-                                                             minim_runtime** out, minim_error* err);
-MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
 /* Returns the NUMA mode in use: "off", "interleave" or "split". Static text. */
 MINIM_API const char* minim_runtime_numa(const minim_runtime* runtime);
@@ -260,47 +392,49 @@ MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 /* ----------------------------------------------------------------------------------------- checkpoints */
 
 /*
- * Opens the headers of a checkpoint: metadata and tensor list; no weights are loaded. `path` is a .gguf file (any part of a
- * split one; the others are in the same folder), a .safetensors file, a model.safetensors.index.json, or a folder with
- * either. Errors: NOT_FOUND, IO, FORMAT (with a reason).
+ * Opens the headers of a checkpoint: metadata and tensor list; no weights are loaded. `path` is a .gguf file
+ * (any part of a split one; the others are in the same folder), a .safetensors file, a
+ * model.safetensors.index.json, or a folder with either. Errors: NOT_FOUND, IO, FORMAT (with a reason).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path,
                                                               minim_checkpoint** out, minim_error* err);
 /*
- * Opens a checkpoint by an open descriptor of a GGUF file that is not split, or of a folder. The file is read from its start, whatever
- * the position of the descriptor, which does not change. The file is not opened again, so no permission for its path is needed; the
- * files of a folder are opened through /proc. The library keeps a copy of the descriptor: the caller may close its own after the
- * call. The path "/dev/fd/N" means the same in every call that takes the path of a checkpoint. Errors: those of
- * minim_checkpoint_open, INVALID (a negative descriptor), IO (a descriptor that is not open; a pipe or socket).
+ * Opens a checkpoint by an open descriptor of a GGUF file that is not split, or of a folder. The file is read
+ * from its start, whatever the position of the descriptor, which does not change. The file is not opened
+ * again, so no permission for its path is needed; the files of a folder are opened through /proc. The library
+ * keeps a copy of the descriptor: the caller may close its own after the call. The path "/dev/fd/N" means the
+ * same in every call that takes the path of a checkpoint. Errors: those of minim_checkpoint_open, INVALID (a
+ * negative descriptor), IO (a descriptor that is not open; a pipe or socket).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_open_fd(minim_runtime* runtime, int32_t descriptor,
                                                                  minim_checkpoint** out, minim_error* err);
 MINIM_API void minim_checkpoint_close(minim_checkpoint* checkpoint);
 
 MINIM_API size_t minim_checkpoint_file_count(const minim_checkpoint* checkpoint);
-MINIM_API uint64_t
-minim_checkpoint_file_bytes(const minim_checkpoint* checkpoint); /* of all files together */
+/* Returns the bytes of all files together. */
+MINIM_API uint64_t minim_checkpoint_file_bytes(const minim_checkpoint* checkpoint);
 
-/* Metadata in file order: all keys of a GGUF file, or the `__metadata__` texts of a safetensors file. The keys are valid as
- * long as the handle. */
+/* Metadata in file order: all keys of a GGUF file, or the `__metadata__` texts of a safetensors file. The
+ * keys are valid as long as the handle. */
 MINIM_API size_t minim_checkpoint_metadata_count(const minim_checkpoint* checkpoint);
-MINIM_API const char* minim_checkpoint_metadata_key(const minim_checkpoint* checkpoint,
-                                                    size_t index); /* or NULL */
+/* Returns NULL if there is no such index. */
+MINIM_API const char* minim_checkpoint_metadata_key(const minim_checkpoint* checkpoint, size_t index);
 
 /*
- * Returns the value of a key as text: numbers in decimal, booleans true or false, strings as they are, arrays as
- * `i32[3] {1, 2, 3}` with strings in quotes. `max_array`: the most array elements before "..."; 0: all. Errors: NOT_FOUND (no
- * such key).
+ * Returns the value of a key as text: numbers in decimal, booleans true or false, strings as they are, arrays
+ * as `i32[3] {1, 2, 3}` with strings in quotes. `max_array`: at most so many array elements before "..."; 0:
+ * all. Errors: NOT_FOUND (no such key).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_metadata(const minim_checkpoint* checkpoint,
                                                                   const char* key, size_t max_array,
                                                                   minim_text** out, minim_error* err);
 
 /*
- * The sampling that the makers of a checkpoint recommend: temperature, top_p, top_k, min_p and repetition_penalty of
- * generation_config.json (temperature 0 if do_sample is false), or temp, top_p, top_k, min_p, penalty_repeat and penalty_last_n of the
- * keys general.sampling.* of a GGUF file. Values that are missing or out of range are replaced with those of MiniMax-M2's model card:
- * 1.0, 0.95, 40, and no other filter or penalty.
+ * The sampling that the makers of a checkpoint recommend: temperature, top_p, top_k, min_p and
+ * repetition_penalty of generation_config.json (temperature 0 if do_sample is false), or temp, top_p, top_k,
+ * min_p, penalty_repeat and penalty_last_n of the keys general.sampling.* of a GGUF file. Values that are
+ * missing or out of range are replaced with those of MiniMax-M2's model card: 1.0, 0.95, 40, and no other
+ * filter or penalty.
  */
 typedef struct minim_recommended_sampling {
     uint32_t size;
@@ -311,8 +445,8 @@ typedef struct minim_recommended_sampling {
     double repetition_penalty;
     int32_t penalty_last_n; /* the most recent tokens that the penalty uses; -1: all */
     int32_t reserved;       /* 0 */
-    /* The source of the values: "generation_config.json", "general.sampling", or "" if the checkpoint recommends nothing.
-       Static text. */
+    /* The source of the values: "generation_config.json", "general.sampling", or "" if the checkpoint
+       recommends nothing. Static text. */
     const char* source;
 } minim_recommended_sampling;
 #define MINIM_RECOMMENDED_SAMPLING_INIT \
@@ -340,10 +474,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_tensor(const minim_chec
 
 /* --------------------------------------------------------------------------------------------- devices */
 
-/* The devices at the time of the call: "cpu" first, then those that plug-ins find ("cuda:0" ...). Plug-ins are libraries named
- * libminim-KIND.so in the folders of the environment variable MINIM_PLUGIN_PATH, separated by colons, or in minim-0 beside this
- * library (0: the number in its SONAME). Any thread. Calls on CUDA devices change the calling thread's current CUDA device: a
- * program with CUDA code of its own must set it again. */
+/* The devices at the time of the call: "cpu" first, then those that plug-ins find ("cuda:0" ...). Plug-ins
+ * are libraries named libminim-KIND.so in the folders of the environment variable MINIM_PLUGIN_PATH,
+ * separated by colons, or in minim-0 beside this library (0: the number in its SONAME). Any thread. Calls
+ * on CUDA devices change the calling thread's current CUDA device: a program with CUDA code of its own
+ * must set it again. */
 typedef struct minim_devices minim_devices;
 
 typedef struct minim_device_info {
@@ -381,28 +516,29 @@ enum minim_kv_format {
 typedef struct minim_plan_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
-    /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]" in the order of the layers, such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices
-       need not exist. A card may stand for its numbers, alone or with a count: "cuda:0=RTX 3090", "RTX 3090", "4x RTX 3090"; without a
-       name, cards are cuda:0, cuda:1 and so on. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable
+    /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]" in the order of the layers, such as
+       "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices need not exist. A card may stand for its numbers,
+       alone or with a count: "cuda:0=RTX 3090", "RTX 3090", "4x RTX 3090"; without a name, cards are cuda:0,
+       cuda:1 and so on. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable
        ones. */
     const char* const* devices;
     size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
-    const char*
-        host; /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth and kernels are measured once;
-                              the figures are kept in the user's cache folder */
+    /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth and kernels are measured
+       once; the figures are kept in the user's cache folder. */
+    const char* host;
     int64_t n_context;   /* tokens of one sequence; 0, with for_engine: the longest that fits */
     int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
     int32_t n_ubatch;    /* rows of a prompt step; 0: chosen, 512 or more */
     int32_t k_format;    /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
     const char* overrides; /* as in minim_model_params; NULL: none */
-    const double*
-        split; /* shares of the layers, one per device; shares that add up to the model's layers are counts of layers.
-                              NULL: chosen by memory and bandwidth */
+    /* Shares of the layers, one per device; shares that add up to the model's layers are counts of layers.
+       NULL: chosen by memory and bandwidth. */
+    const double* split;
     size_t n_split;
     int32_t n_device_layers; /* as in minim_model_params; 0: all, or as many as have room */
-    /* 1: the sequences are the requests of an engine. They share a KV cache, and its tokens, and a context of 0, are chosen as
-       minim_engine_create does. 0: each sequence reserves the context. */
+    /* 1: the sequences are the requests of an engine. They share a KV cache, and its tokens, and a context of
+       0, are chosen as minim_engine_create does. 0: each sequence reserves the context. */
     int32_t for_engine;
     int64_t n_host_experts; /* as in minim_model_params */
     /* As in minim_model_params. MINIM_EXPERT_CACHE_ROOM and 0: what is left beside the KV cache. */
@@ -415,21 +551,23 @@ typedef struct minim_plan_params {
     }
 
 /*
- * Plans where the weights of a checkpoint go, how much of each memory they use, and how fast that will be. Reads only headers, so the
- * checkpoint may be larger than this machine. Writes a JSON object:
+ * Plans where the weights of a checkpoint go, how much of each memory they use, and how fast that will be.
+ * Reads only headers, so the checkpoint may be larger than this machine. Writes a JSON object:
  *   fits                       true if every memory has room for its part
- *   devices                    a list in the order of `devices`: name, dense_bytes, expert_bytes, kv_bytes, work_bytes, free_bytes,
- *                              n_layers, n_experts
+ *   devices                    a list in the order of `devices`: name, dense_bytes, expert_bytes, kv_bytes,
+ *                              work_bytes, free_bytes, n_layers, n_experts
  *   host                       the same sizes
  *   bytes_per_token            dense, experts, kv_at_context: read to decode one token
  *   decode_tokens_per_second   of one sequence whose context is full
  *   prompt_tokens_per_second   of a prompt as long as the context
- *   decode_seconds             the parts of a token's time: dense, kv_cache, device_experts, host_experts, launches, hand_over
+ *   decode_seconds             the parts of a token's time: dense, kv_cache, device_experts, host_experts,
+ *                              launches, hand_over
  *   choices                    sentences: what was placed where; if it does not fit, what would
  *   n_context, kv_tokens       tokens of one sequence, and of the KV cache; both may have been chosen
  *   n_sequences, n_ubatch      sequences at once, and rows of a prompt step
- * `runtime` provides log and threads. Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in minim_model_open; INVALID (a
- * text that does not describe a device, quoted; an unknown device in `overrides`). A plan that does not fit is not an error.
+ * `runtime` provides log and threads. Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in
+ * minim_model_open; INVALID (a text that does not describe a device, quoted; an unknown device in
+ * `overrides`). A plan that does not fit is not an error.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, const char* path,
                                                         const minim_plan_params* params, minim_text** out,
@@ -437,26 +575,26 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, 
 
 /* ---------------------------------------------------------------------------------------------- models */
 
-/* Reports progress. done_bytes: bytes loaded and packed so far, never decreasing. total_bytes: 0 if there is nothing to load, as
- * with an existing packed file. Return 0 to continue, anything else to cancel. */
+/* Reports progress. done_bytes: bytes loaded and packed so far, never decreasing. total_bytes: 0 if there
+ * is nothing to load, as with an existing packed file. Return 0 to continue, anything else to cancel. */
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
 enum minim_residence {
-    MINIM_RESIDENCE_AUTO =
-        0, /* owned if the kernels are faster with packed weights and a tenth of the available memory stays free, else
-              mapped; with a warning if memory is the reason */
-    MINIM_RESIDENCE_MAPPED =
-        1, /* pages of the file, read when first used; the file must not shrink meanwhile. Folders with codes and scales in
-              separate tensors (FP8, NVFP4, AWQ), and files on a file system that maps none, are read into memory all
-              the same, with a line in the log; not with `packed_file` */
-    MINIM_RESIDENCE_OWNED =
-        2 /* read into memory of the process (with huge pages, if the system gives them) and packed for the kernels;
-             no file is mapped; results have the same bits */
+    /* Owned if the kernels are faster with packed weights and a tenth of the available memory stays free,
+       else mapped; with a warning if memory is the reason. */
+    MINIM_RESIDENCE_AUTO = 0,
+    /* Pages of the file, read when first used; the file must not shrink meanwhile. Folders with codes and
+       scales in separate tensors (FP8, NVFP4, AWQ), and files on a file system that maps none, are read into
+       memory all the same, with a line in the log; not with `packed_file` */
+    MINIM_RESIDENCE_MAPPED = 1,
+    /* Read into memory of the process (with huge pages, if the system gives them) and packed for the kernels;
+       no file is mapped; results have the same bits. */
+    MINIM_RESIDENCE_OWNED = 2
 };
 
 enum minim_expand {
-    /* ON if a measurement at load shows that products are faster, and a quarter of the available memory stays free. Formats with
-       64 MiB of weights or more are measured, in 0.1 to 0.2 seconds each. */
+    /* ON if a measurement at load shows that products are faster, and a quarter of the available memory stays
+       free. Formats with 64 MiB of weights or more are measured, in 0.1 to 0.2 seconds each. */
     MINIM_EXPAND_AUTO = 0,
     MINIM_EXPAND_OFF = 1,
     MINIM_EXPAND_ON = 2
@@ -468,108 +606,121 @@ enum minim_expand {
 /* When experts of a cache change. */
 enum minim_expert_moves {
     MINIM_EXPERT_MOVES_AUTO = 0, /* REPRODUCIBLE; FIXED for `deterministic` models */
-    /* Never: those that are there at first stay. */
+    /* Never: the experts that were cached first stay. */
     MINIM_EXPERT_MOVES_FIXED = 1,
-    /* An expert that is used more takes the place of one that is used less, a fixed number of steps after it was chosen: the
-       same requests in the same steps give the same bits. */
+    /* An expert that is used more takes the place of one that is used less, a fixed number of steps after it
+       was chosen: the same requests in the same steps give the same bits. */
     MINIM_EXPERT_MOVES_REPRODUCIBLE = 2,
-    /* As soon as it has been copied: the last bits, and with them now and then a token, differ from run to run. */
+    /* As soon as it has been copied: the last bits, and with them now and then a token, differ from run to
+       run. */
     MINIM_EXPERT_MOVES_EAGER = 3
 };
 
 typedef struct minim_model_params {
     uint32_t size;
-    uint32_t flags;             /* none defined: 0 */
-    const char* backend;        /* NULL or "cpu"; "reference": plain float arithmetic, slow and exact, also on
-                                   `devices` */
+    uint32_t flags; /* none defined: 0 */
+    /* NULL or "cpu"; "reference": plain float arithmetic, slow and exact, also on `devices` */
+    const char* backend;
     int32_t residence;          /* MINIM_RESIDENCE_*: storage of the weights in host memory */
     int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
     minim_progress_fn progress; /* may be NULL */
     void* progress_user_data;
-    /* Devices for the layers, in the order of the layers, each once: "cuda:0" or "cuda:0,cuda:1" ("CUDA0" is "cuda:0"); "auto":
-       all usable devices, or `backend` if there are none; NULL: all layers are on `backend`. A budget may follow a device
-       (`budgets`): "cuda:0=20GiB", or "cuda:0=0.9", a part of its memory.
-       If no field places experts (`overrides`, `n_host_experts`, `fit_context`, `expert_cache_bytes`), room is left for a
-       context of 8192 tokens, or a shorter one if needed, and experts that do not fit are cached as with
-       MINIM_EXPERT_CACHE_ROOM. `placement` of minim_model_info and the log report the result.
-       The KV cache of a layer is on the layer's device. Weights for a device's own memory are copied through 16 MiB of host
-       memory; `residence` applies only to weights that stay in host memory. */
+    /* Devices for the layers, in the order of the layers, each once: "cuda:0" or "cuda:0,cuda:1" ("CUDA0" is
+       "cuda:0"); "auto": all usable devices, or `backend` if there are none; NULL: all layers are on
+       `backend`. A budget may follow a device (`budgets`): "cuda:0=20GiB", or "cuda:0=0.9", a part of its
+       memory.
+       If no field places experts (`overrides`, `n_host_experts`, `fit_context`, `expert_cache_bytes`), room
+       is left for a context of 8192 tokens, or a shorter one if needed, and experts that do not fit are
+       cached as with MINIM_EXPERT_CACHE_ROOM. `placement` of minim_model_info and the log report the result.
+       The KV cache of a layer is on the layer's device. Weights for a device's own memory are copied through
+       16 MiB of host memory; `residence` applies only to weights that stay in host memory. */
     const char* devices;
-    /* n_split shares of the layers, one for each device; NULL: layers are split by their bytes, without offloaded experts, in
-       proportion to the memory that may be used. */
+    /* n_split shares of the layers, one for each device; NULL: layers are split by their bytes, without
+       offloaded experts, in proportion to the memory that may be used. */
     const double* split;
     size_t n_split;
-    /* The number of layers on the devices, the last ones of the model; those before stay on `backend`. 0: all. */
+    /* The number of layers on the devices, the last ones of the model; those before stay on `backend`. 0:
+       all. */
     int32_t n_device_layers;
-    /* 1: devices that cannot be opened are left out with a warning; if none is left, all layers are on `backend`. 0: such a device
-       is an error. */
+    /* 1: devices that cannot be opened are left out with a warning; if none is left, all layers are on
+       `backend`. 0: such a device is an error. */
     int32_t allow_cpu;
-    /* n_budgets limits in bytes, one for each device: weights, KV cache and work space together, as long as the model is open; 0: no
-       limit. NULL: no limits. OUT_OF_DEVICE_MEMORY names a budget that does not suffice. */
+    /* n_budgets limits in bytes, one for each device: weights, KV cache and work space together, as long as
+       the model is open; 0: no limit. NULL: no limits. OUT_OF_DEVICE_MEMORY names a budget that does not
+       suffice. */
     const uint64_t* budgets;
     size_t n_budgets;
-    /* Puts experts on another device than their layer, where they are computed: "PATTERN=DEVICE,PATTERN=DEVICE", as llama.cpp's
-       -ot. A pattern is a regular expression that is searched in the names of tensors in GGUF files (blk.3.ffn_up_exps.weight),
-       for every kind of checkpoint; the first one that matches decides. "cpu" is `backend`; a device that `devices` does not name
-       has no budget. Errors: INVALID (a pattern that decides nothing), UNSUPPORTED (a pattern that would move anything but all
-       experts of a layer). NULL: none. */
+    /* Puts experts on another device than their layer, where they are computed:
+       "PATTERN=DEVICE,PATTERN=DEVICE", as llama.cpp's -ot. A pattern is a regular expression that is searched
+       in the names of tensors in GGUF files (blk.3.ffn_up_exps.weight), for every kind of checkpoint; the
+       first one that matches decides. "cpu" is `backend`; a device that `devices` does not name has no
+       budget. Errors: INVALID (a pattern that decides nothing), UNSUPPORTED (a pattern that would move
+       anything but all experts of a layer). NULL: none. */
     const char* overrides;
-    /* Keeps the experts of the first n layers on `backend`; below 0: of the last n layers; 0: of none; the number of layers or
-       more: of all. Does not apply to experts that `overrides` name. */
+    /* Keeps the experts of the first n layers on `backend`; below 0: of the last n layers; 0: of none; the
+       number of layers or more: of all. Does not apply to experts that `overrides` name. */
     int64_t n_host_experts;
-    /* Keeps as many of the other experts on `backend` as needed to leave room on each device for a context of so many tokens (F16)
-       and the work space of a session, the first layers first. 0: none, or see `devices`. OUT_OF_DEVICE_MEMORY if there is no
-       room even without experts. */
+    /* Keeps as many of the other experts on `backend` as needed to leave room on each device for a context of
+       so many tokens (F16) and the work space of a session, the first layers first. 0: none, or see
+       `devices`. OUT_OF_DEVICE_MEMORY if there is no room even without experts. */
     int64_t fit_context;
-    /* 1: locks weights (mapped ones too) and KV cache in host memory, so that they are never paged out. OUT_OF_MEMORY names the limit
-       (RLIMIT_MEMLOCK) if it does not suffice, here or when a session or engine is created. */
+    /* 1: locks weights (mapped ones too) and KV cache in host memory, so that they are never paged out.
+       OUT_OF_MEMORY names the limit (RLIMIT_MEMLOCK) if it does not suffice, here or when a session or engine
+       is created. */
     int32_t lock;
-    /* 1: prefaults mapped weights before the model is ready, with progress. Weights in memory of the process are present
-       anyway. */
+    /* 1: prefaults mapped weights before the model is ready, with progress. Weights in memory of the process
+       are present anyway. */
     int32_t prefault;
-    /* 1: results of `devices` do not depend on batch composition, on prompt chunking, or on the version of a vendor's library (cuBLASLt
-       is not used). 0: the last bits of logits may differ, and so, rarely, a token. A GPU then uses the kernels for many rows also
-       for single tokens, and always splits attention in the same way. That is slower, most of all for single sequences and for
-       prompts with F16 and BF16 weights, and takes 10 to 70 MB more work space. The CPU, and backend "reference", are always
+    /* 1: results of `devices` do not depend on batch composition, on prompt chunking, or on the version of a
+       vendor's library (cuBLASLt is not used). 0: the last bits of logits may differ, and so, rarely, a
+       token. A GPU then uses the kernels for many rows also for single tokens, and always splits attention in
+       the same way. That is slower, most of all for single sequences and for prompts with F16 and BF16
+       weights, and takes 10 to 70 MB more work space. The CPU, and backend "reference", are always
        deterministic. */
     int32_t deterministic;
-    /* MINIM_EXPAND_*: unpack the codebooks of IQ1, IQ2 and IQ3 weights (IQ1_S to IQ3_S) that are read into memory of the process: store a
-       code for each weight. Same results, 1.24 to 1.58 times the bytes, fewer instructions for each weight. Faster if few
-       threads share the memory bandwidth, slower if many do. minim_device_memory has the resulting bytes. */
+    /* MINIM_EXPAND_*: unpack the codebooks of IQ1, IQ2 and IQ3 weights (IQ1_S to IQ3_S) that are read into
+       memory of the process: store a code for each weight. Same results, 1.24 to 1.58 times the bytes, fewer
+       instructions for each weight. Faster if few threads share the memory bandwidth, slower if many do.
+       minim_device_memory has the resulting bytes. */
     int32_t expand;
-    /* A file with the packed weights of `backend`, or NULL. The weights are mapped from it: nothing is read or packed, processes that
-       open the same file share its pages, and decoding is as fast as from memory of the process once the pages are present
-       (but rows are not split over NUMA nodes).
-       If the file does not exist, is damaged, or does not fit this call (another version of the library, another placement, another
-       `expand` than AUTO, checkpoint files with another size or modification time), the checkpoint is first read and packed into a
-       new file of that name, of about its size. The new file replaces the old one when it is complete; until then the disk needs
-       room for both. The file must not change while a model is open.
-       Errors: FORMAT (a file of another kind, or of another model as far as samples of its weights show; it is left unchanged; with
-       `prefault` or `lock`, which read all of it, also altered weights), IO (also if the disk is full), INVALID (an empty text,
-       MINIM_RESIDENCE_OWNED, or not exactly one backend on the host). */
+    /* A file with the packed weights of `backend`, or NULL. The weights are mapped from it: nothing is read
+       or packed, processes that open the same file share its pages, and decoding is as fast as from memory of
+       the process once the pages are present (but rows are not split over NUMA nodes).
+       If the file does not exist, is damaged, or does not fit this call (another version of the library,
+       another placement, another `expand` than AUTO, checkpoint files with another size or modification
+       time), the checkpoint is first read and packed into a new file of that name, of about its size. The new
+       file replaces the old one when it is complete; until then the disk needs room for both. The file must
+       not change while a model is open.
+       Errors: FORMAT (a file of another kind, or of another model as far as samples of its weights show; it
+       is left unchanged; with `prefault` or `lock`, which read all of it, also altered weights), IO (also if
+       the disk is full), INVALID (an empty text, MINIM_RESIDENCE_OWNED, or not exactly one backend on the
+       host). */
     const char* packed_file;
-    /* Room on `devices` for a cache of experts, which all lie with `backend` then: a device computes those that it has while
-       the CPU computes the others of the same layer. Shared by the devices in proportion to their layers. With
-       `fit_context`, experts are cached only if not all of them have room. MINIM_EXPERT_CACHE_ROOM: what is left beside the
-       context of `fit_context`, or of one that is chosen. 0: no cache, or see `devices`. */
+    /* Device memory for an expert cache. All experts are then in host memory too; a device computes the
+       experts that it caches while the CPU computes the others of the same layer. Shared by the devices in
+       proportion to their layers. With `fit_context`, experts are cached only if not all of them have room.
+       MINIM_EXPERT_CACHE_ROOM: what is left beside the context of `fit_context`, or of one that is chosen. 0:
+       no cache, or see `devices`. */
     uint64_t expert_cache_bytes;
     int32_t expert_moves; /* MINIM_EXPERT_MOVES_* */
     /* MINIM_KV_* of the context that room is left for; AUTO: F16. */
     int32_t fit_k_format;
     int32_t fit_v_format;
-    /* Rows of a prompt step that room is left for, as n_ubatch of a session. 0: 512 or, beside a cache of the room that is left, what
-       a plan finds best. */
+    /* Rows of a prompt step that room is left for, as n_ubatch of a session. 0: 512 or, beside a cache of the
+       room that is left, what a plan finds best. */
     int32_t fit_n_ubatch;
-    /* A file of minim_model_save_expert_profile, which says which experts a cache holds at first, or NULL. One that is not
-       there is none. FORMAT: it is of another model, or no such file. */
+    /* A file of minim_model_save_expert_profile, which says which experts a cache has at first, or NULL. A
+       missing file counts as an empty profile. FORMAT: the file is another model's, or no profile. */
     const char* expert_profile;
-    /* Leaves room for the KV cache of an engine of so many requests (n_requests of minim_engine_params), as an engine with kv_tokens 0
-       takes it: for `fit_context` tokens at least, or, if that is 0, for the longest context that fits. A longer cache never takes more
-       memory from experts than it leaves to them. 0: room for one context only. */
+    /* Leaves room for the KV cache of an engine of so many requests (n_requests of minim_engine_params), as
+       an engine with kv_tokens 0 takes it: for `fit_context` tokens at least, or, if that is 0, for the
+       longest context that fits. A longer cache never takes more memory from experts than it leaves to them.
+       0: room for one context only. */
     int64_t fit_requests;
-    /* A chat template in place of all those of the checkpoint: the text of a Jinja template in UTF-8, which is copied, or NULL. It is
-       the template "default". The output parser reads the markup of the model as ever. INVALID: the text has no "{{" and no "{%",
-       as the name of a template or of a file. UNSUPPORTED, with the line: the template cannot be parsed. */
+    /* A chat template in place of all those of the checkpoint: the text of a Jinja template in UTF-8, which
+       is copied, or NULL. It is the template "default". The output parser reads the markup of the model as
+       ever. INVALID: the text has no "{{" and no "{%", as the name of a template or of a file. UNSUPPORTED,
+       with the line: the template cannot be parsed. */
     const char* chat_template;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
@@ -578,20 +729,11 @@ typedef struct minim_model_params {
             0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL                                                     \
     }
 
-/* Loads a model. `params` and `cancel` may be NULL. Errors: those of minim_checkpoint_open, UNSUPPORTED (another architecture, a
- * tensor type without decoder, a feature that the forward pass does not have, a device that cannot be used; always named),
- * NOT_FOUND (also for a device that does not exist), OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST, CANCELLED. */
-MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime, const char* path,
-                                                         const minim_model_params* params,
-                                                         minim_cancel* cancel, minim_model** out,
-                                                         minim_error* err);
 /* Loads a model by an open descriptor, as for minim_checkpoint_open_fd. Errors: those of both. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_open_fd(minim_runtime* runtime, int32_t descriptor,
                                                             const minim_model_params* params,
                                                             minim_cancel* cancel, minim_model** out,
                                                             minim_error* err);
-MINIM_API void minim_model_close(minim_model* model);
-
 typedef struct minim_model_info {
     uint32_t size;
     int32_t n_layer;
@@ -611,7 +753,8 @@ typedef struct minim_model_info {
     double rope_theta;
     const char* name;    /* from the checkpoint, or ""; valid as long as the model */
     const char* backend; /* of the first layers: "cpu", "reference" or a device; valid as long as the model */
-    /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"; valid as long as the model */
+    /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"; valid as long as the
+       model */
     const char* placement;
 } minim_model_info;
 #define MINIM_MODEL_INFO_INIT \
@@ -622,8 +765,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_get_info(const minim_model* 
                                                              minim_error* err);
 
 /*
- * The memory that a model, its sessions and its engines use on a device at the time of the call. Memory of the driver itself shows
- * only in `free_bytes`.
+ * The memory that a model, its sessions and its engines use on a device at the time of the call. Memory of
+ * the driver itself shows only in `free_bytes`.
  */
 typedef struct minim_device_memory {
     uint32_t size;
@@ -638,10 +781,10 @@ typedef struct minim_device_memory {
     uint64_t free_bytes;     /* that can still be allocated; UINT64_MAX if unknown */
     const char* name;        /* as in `placement`; valid as long as the model */
     uint64_t kept_bytes;     /* the part of free_bytes that is kept for later sessions of this model */
-    uint64_t budget_bytes;   /* the most that may be allocated; 0: no limit */
+    uint64_t budget_bytes;   /* limit of allocations; 0: none */
     int64_t n_expert_layers; /* layers whose experts it has, including layers of other devices */
-    /* Bytes received from and sent to the other devices for each token of a step: the residual stream, and the routing
-       of offloaded experts. */
+    /* Bytes received from and sent to the other devices for each token of a step: the residual stream, and
+       the routing of offloaded experts. */
     uint64_t token_in_bytes;
     uint64_t token_out_bytes;
     uint64_t locked_bytes; /* of weights and KV cache in host memory */
@@ -649,8 +792,8 @@ typedef struct minim_device_memory {
 #define MINIM_DEVICE_MEMORY_INIT \
     { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
 
-/* Return the memory of each device, in the order of the layers; devices that have only experts of other devices' layers (n_layer
- * is 0) come last. Any thread. Errors: INVALID (no such index). */
+/* Return the memory of each device, in the order of the layers; devices that have only experts of other
+ * devices' layers (n_layer is 0) come last. Any thread. Errors: INVALID (no such index). */
 MINIM_API size_t minim_model_device_count(const minim_model* model); /* 0 for NULL */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_device_memory(const minim_model* model, size_t index,
                                                                   minim_device_memory* out, minim_error* err);
@@ -686,14 +829,15 @@ typedef struct minim_expert_cache {
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_expert_cache(const minim_model* model, size_t index,
                                                                  minim_expert_cache* out, minim_error* err);
 
-/* Writes how often each expert was used of late, for `expert_profile`. An older file of that name is replaced once the new
- * one is whole. Any thread. Errors: INVALID (no device has a cache), NOT_FOUND (no such folder), IO. */
+/* Writes how often each expert was used of late, for `expert_profile`. An older file of that name is
+ * replaced once the new one is whole. Any thread. Errors: INVALID (no device has a cache), NOT_FOUND (no
+ * such folder), IO. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_save_expert_profile(const minim_model* model,
                                                                         const char* path, minim_error* err);
 
 /*
- * The weights in host memory on a NUMA node, as the system reports them at the time of the call for a sample of a few thousand pages.
- * Pages of mapped files that are not in memory are left out.
+ * The weights in host memory on a NUMA node, as the system reports them at the time of the call for a sample
+ * of a few thousand pages. Pages of mapped files that are not in memory are left out.
  */
 typedef struct minim_node_memory {
     uint32_t size;
@@ -708,9 +852,9 @@ typedef struct minim_node_memory {
 #define MINIM_NODE_MEMORY_INIT \
     { sizeof(minim_node_memory), 0, 0, 0, 0, 0 }
 
-/* Writes one entry for each node that has cores for this process or weights of this model, at most `capacity` entries; each must have
- * its size set. *count, the number of nodes, is always written. `out` may be NULL if capacity is 0. Any thread. Errors:
- * UNSUPPORTED (the system does not report it). */
+/* Writes one entry for each node that has cores for this process or weights of this model, at most
+ * `capacity` entries; each must have its size set. *count, the number of nodes, is always written. `out`
+ * may be NULL if capacity is 0. Any thread. Errors: UNSUPPORTED (the system does not report it). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_nodes(const minim_model* model, minim_node_memory* out,
                                                           size_t capacity, size_t* count, minim_error* err);
 
@@ -720,24 +864,14 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model
 
 /* ---------------------------------------------------------------------------------------------- tokens */
 
-/* Which added tokens are recognised in text. SAFE does not recognise control tokens (a "[e~[" typed by a user ends nothing), but
- * the others (<think>, the tool tags). */
-enum minim_specials {
-    MINIM_SPECIALS_EXACT = 0, /* all */
-    MINIM_SPECIALS_SAFE = 1,  /* those that are not control tokens */
-    MINIM_SPECIALS_NONE = 2,  /* none */
-    MINIM_SPECIALS_TEMPLATE =
-        3 /* only for minim_chat_tokenize: all in the template's own text, none in messages */
-};
-
 /* Tokenises `text` of `length` bytes (SIZE_MAX: zero-terminated). Bytes that are not UTF-8 become single-byte
  * tokens. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_tokenize(const minim_model* model, const char* text,
                                                        size_t length, int32_t specials, minim_tokens** out,
                                                        minim_error* err);
 
-/* Returns the text of `count` ids as valid UTF-8, with U+FFFD for ill-formed parts. skip_special: 1 leaves control tokens out.
- * Errors: INVALID (an id that is not a token of the model). */
+/* Returns the text of `count` ids as valid UTF-8, with U+FFFD for ill-formed parts. skip_special: 1 leaves
+ * control tokens out. Errors: INVALID (an id that is not a token of the model). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_detokenize(const minim_model* model, const int32_t* ids,
                                                          size_t count, int32_t skip_special, minim_text** out,
                                                          minim_error* err);
@@ -758,8 +892,9 @@ MINIM_API int32_t minim_token_attributes(const minim_model* model, int32_t id);
 MINIM_API MINIM_MUST_CHECK minim_status minim_token_text(const minim_model* model, int32_t id,
                                                          minim_text** out, minim_error* err);
 
-/* Detokenises a stream. Each push returns the complete UTF-8 sequences so far, valid until the next call on the decoder; at most 3
- * bytes are held back. minim_decoder_finish returns U+FFFD for an incomplete sequence and resets the decoder. */
+/* Detokenises a stream. Each push returns the complete UTF-8 sequences so far, valid until the next call
+ * on the decoder; at most 3 bytes are held back. minim_decoder_finish returns U+FFFD for an incomplete
+ * sequence and resets the decoder. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_decoder_create(const minim_model* model, int32_t skip_special,
                                                              minim_decoder** out, minim_error* err);
 MINIM_API MINIM_MUST_CHECK minim_status minim_decoder_push(minim_decoder* decoder, int32_t id,
@@ -772,29 +907,22 @@ MINIM_API void minim_decoder_free(minim_decoder* decoder);
 /* ------------------------------------------------------------------------------------------------ chat */
 
 /*
- * Renders the prompt for a conversation with the checkpoint's own chat template (Jinja). The result is that of transformers. The
- * template has access only to these variables, and its work is bounded.
+ * Renders the prompt for a conversation with the checkpoint's own chat template (Jinja). The result is that
+ * of transformers. The template has access only to these variables, and its work is bounded.
  *   messages  JSON array of objects: role, content, reasoning_content, tool_calls ...
  *   tools     JSON array in the OpenAI form, or NULL
- *   kwargs    JSON object of template variables: add_generation_prompt (default true), model_identity
- *             ..., or NULL. A variable that the template does not use gives a warning in the log.
- * The messages are normalised first: role "developer" in the first message becomes "system"; call arguments may be a JSON
- * string; "reasoning" is used if reasoning_content is missing; results of parallel calls are sorted in the order of the calls.
- * Errors: INVALID (bad JSON; an exception of the template, with its text, as for a tool message without a call; a message that the
- * template would leave out, with its place and role), UNSUPPORTED (the checkpoint has no chat template, or the template uses a
- * filter, test or statement that is not supported, with its name and line).
+ *   kwargs    JSON object of template variables: add_generation_prompt (default true), model_identity ..., or
+ *             NULL. A variable that the template does not use gives a warning in the log.
+ * The messages are normalised first: role "developer" in the first message becomes "system"; call arguments
+ * may be a JSON string; "reasoning" is used if reasoning_content is missing; results of parallel calls are
+ * sorted in the order of the calls. Errors: INVALID (bad JSON; an exception of the template, with its text,
+ * as for a tool message without a call; a message that the template would leave out, with its place and
+ * role), UNSUPPORTED (the checkpoint has no chat template, or the template uses a filter, test or statement
+ * that is not supported, with its name and line).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render(const minim_model* model, const char* messages,
                                                           const char* tools, const char* kwargs,
                                                           minim_text** out, minim_error* err);
-
-/* Renders the prompt as token ids. MINIM_SPECIALS_EXACT: tokenises the rendered text. MINIM_SPECIALS_SAFE: recognises control tokens
- * only in the template's own text, so that no message can forge them. MINIM_SPECIALS_TEMPLATE: recognises all added tokens only
- * there; "<think>" in a message is plain text. */
-MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* model, const char* messages,
-                                                            const char* tools, const char* kwargs,
-                                                            int32_t specials, minim_tokens** out,
-                                                            minim_error* err);
 
 enum minim_null_content {
     MINIM_NULL_CONTENT_TEMPLATE = 0, /* as the template prints it: "None" */
@@ -808,16 +936,16 @@ typedef struct minim_chat_params {
     int32_t reserved;     /* 0 */
     const char* tools;    /* as for minim_chat_render */
     const char* kwargs;   /* as for minim_chat_render */
-    const char*
-        template_name; /* one of a checkpoint that has several; NULL: "tool_use" if there are tools and it
-                                  exists, else "default" */
+    /* One of a checkpoint that has several; NULL: "tool_use" if there are tools and it exists, else
+       "default" */
+    const char* template_name;
 } minim_chat_params;
 /* clang-format off */
 #define MINIM_CHAT_PARAMS_INIT { sizeof(minim_chat_params), 0, 0, 0, NULL, NULL, NULL }
 /* clang-format on */
 
-/* The same as minim_chat_render and minim_chat_tokenize, with more options; `params` may be NULL. Errors: also NOT_FOUND (the
- * checkpoint has no template of that name). */
+/* The same as minim_chat_render and minim_chat_tokenize, with more options; `params` may be NULL. Errors:
+ * also NOT_FOUND (the checkpoint has no template of that name). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render_with(const minim_model* model, const char* messages,
                                                                const minim_chat_params* params,
                                                                minim_text** out, minim_error* err);
@@ -840,8 +968,8 @@ typedef struct minim_output_parser_params {
     uint32_t size;
     uint32_t flags;    /* none is defined: 0 */
     int32_t reasoning; /* MINIM_REASONING_* */
-    int32_t
-        starts_in_content; /* 1: the prompt does not end in an open think block ("<think>" and a newline) */
+    /* 1: the prompt does not end in an open think block ("<think>" and a newline). */
+    int32_t starts_in_content;
     const char* tools; /* JSON array as for minim_chat_render; NULL, "null" or "[]": no call is recognised */
 } minim_output_parser_params;
 /* clang-format off */
@@ -866,10 +994,11 @@ typedef struct minim_output_delta {
 /* clang-format on */
 
 /*
- * Parses model output while it is generated: reasoning, content, and tool calls with arguments as JSON, converted by the schemas of
- * the tools. Malformed output is not an error: anything that is not a tool call is text. Deltas are valid UTF-8 (U+FFFD for
- * ill-formed bytes), and form the same texts however the output is cut. The parser holds back only text that may become a tag,
- * trailing whitespace, and arguments of other types than string.
+ * Parses model output while it is generated: reasoning, content, and tool calls with arguments as JSON,
+ * converted by the schemas of the tools. Malformed output is not an error: anything that is not a tool call
+ * is text. Deltas are valid UTF-8 (U+FFFD for ill-formed bytes), and form the same texts however the output
+ * is cut. The parser holds back only text that may become a tag, trailing whitespace, and arguments of other
+ * types than string.
  *
  *     minim_output_parser_feed(parser, token.text, token.length, &n, &err);
  *     for (size_t i = 0; i < n; ++i) {
@@ -882,22 +1011,23 @@ typedef struct minim_output_delta {
 MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_create(const minim_output_parser_params* params,
                                                                    minim_output_parser** out,
                                                                    minim_error* err);
-/* Adds the next `length` bytes of output (SIZE_MAX: zero-terminated), without the end token. Sets `n_deltas` to the number of new
- * deltas. Errors: INVALID (called after minim_output_parser_finish). */
+/* Adds the next `length` bytes of output (SIZE_MAX: zero-terminated), without the end token. Sets
+ * `n_deltas` to the number of new deltas. Errors: INVALID (called after minim_output_parser_finish). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_feed(minim_output_parser* parser,
                                                                  const char* text, size_t length,
                                                                  size_t* n_deltas, minim_error* err);
 /*
- * Ends the output; call it once. `finish`: how generation ended: MINIM_FINISH_END, _STOP_TEXT (the output is complete) or _LENGTH,
- * _CONTEXT_FULL, _STOPPED, _TIMEOUT (it was cut). Sets `n_deltas` as feed does. Sets `finish_reason`, which may be NULL, to
- * MINIM_FINISH_TOOL_CALLS if there was a call, else to `finish`. A call that was cut does not count: `finish_reason` is then
- * `finish`, and the call of the last tool-call deltas must not be executed.
+ * Ends the output; call it once. `finish`: how generation ended: MINIM_FINISH_END, _STOP_TEXT (the output is
+ * complete) or _LENGTH, _CONTEXT_FULL, _STOPPED, _TIMEOUT (it was cut). Sets `n_deltas` as feed does. Sets
+ * `finish_reason`, which may be NULL, to MINIM_FINISH_TOOL_CALLS if there was a call, else to `finish`. A
+ * call that was cut does not count: `finish_reason` is then `finish`, and the call of the last tool-call
+ * deltas must not be executed.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_finish(minim_output_parser* parser,
                                                                    int32_t finish, size_t* n_deltas,
                                                                    int32_t* finish_reason, minim_error* err);
-/* Returns delta `index` (from 0) of the last feed or finish. Its texts are valid until the next feed, finish or free. Errors: INVALID
- * (no such delta). */
+/* Returns delta `index` (from 0) of the last feed or finish. Its texts are valid until the next feed,
+ * finish or free. Errors: INVALID (no such delta). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_delta(minim_output_parser* parser, size_t index,
                                                                   minim_output_delta* out, minim_error* err);
 MINIM_API void minim_output_parser_free(minim_output_parser* parser);
@@ -942,31 +1072,8 @@ MINIM_API void minim_output_free(minim_output* output);
 
 /* -------------------------------------------------------------------------------------------- sessions */
 
-typedef struct minim_session_params {
-    uint32_t size;
-    uint32_t flags;       /* none defined: 0 */
-    uint64_t max_context; /* tokens; 0: the context that the model was trained for, or what fits in memory */
-    int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 need a head dimension that is a multiple of
-                             32, keys in Q4_0 a power of two */
-    int32_t v_format;
-    int32_t n_batch; /* reserved, has no effect; must not be negative */
-    /* Tokens of a step, at most 65536; 0: 512, or more if opening the model chose it. Changes speed, never results. */
-    int32_t n_ubatch;
-} minim_session_params;
-#define MINIM_SESSION_PARAMS_INIT \
-    { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
-
-/* Creates a session and allocates the memory for its whole context: OUT_OF_MEMORY names the largest context that would fit. Without
- * `params` that is the context that the model was trained for, 46 GiB for MiniMax-M2 and F16, or a shorter one that fits, with a
- * warning in the log; minim_session_context_size returns it. Work space comes on top, which grows with n_ubatch and the model's
- * width (125 MiB for MiniMax-M2 and 512 rows); minim_session_kv_bytes does not include it. */
-MINIM_API MINIM_MUST_CHECK minim_status minim_session_create(minim_model* model,
-                                                             const minim_session_params* params,
-                                                             minim_session** out, minim_error* err);
-MINIM_API void minim_session_free(minim_session* session);
-
-/* Returns the number of tokens in the session: evaluated ones and the last generated one. During a generation it includes tokens
- * that are not reported yet, because their text may still change. */
+/* Returns the number of tokens in the session: evaluated ones and the last generated one. During a
+ * generation it includes tokens that are not reported yet, because their text may still change. */
 MINIM_API size_t minim_session_token_count(const minim_session* session);
 /* Copies the ids of these tokens, in order; release *out with minim_tokens_free. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_get_tokens(minim_session* session, minim_tokens** out,
@@ -979,28 +1086,31 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_truncate(minim_session* se
                                                                minim_error* err);
 
 /*
- * Creates a second session with the same tokens, which shares the KV cache of whole pages of 64 tokens with the first. Both go on
- * independently, on different threads if wanted. A running generation stays with the first session; its tokens up to the last
- * reported one are in both. Memory for the rest of the second session's context is allocated here (OUT_OF_MEMORY). A session
- * truncated into shared pages allocates memory at the next evaluation.
+ * Creates a second session with the same tokens, which shares the KV cache of whole pages of 64 tokens with
+ * the first. Both go on independently, on different threads if wanted. A running generation stays with the
+ * first session; its tokens up to the last reported one are in both. Memory for the rest of the second
+ * session's context is allocated here (OUT_OF_MEMORY). A session truncated into shared pages allocates memory
+ * at the next evaluation.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_fork(minim_session* session, minim_session** out,
                                                            minim_error* err);
 
 /*
- * Writes the session to a file: tokens, KV cache, and the logits after the last token. A restored session goes on with the same bits.
- * Of a running generation, the tokens up to the last reported one are written. The file is little larger than the KV cache. It gets
- * its name when it is complete and on the disk: after an error, or if the process dies, an old file of that name is unchanged. Only
- * the owner can read and write a new file; one that replaces another keeps the permissions of the old one. If `path` is a symbolic
- * link, its target is replaced. Errors: NOT_FOUND (the folder), IO (also if the disk is full), CANCELLED.
+ * Writes the session to a file: tokens, KV cache, and the logits after the last token. A restored session
+ * goes on with the same bits. Of a running generation, the tokens up to the last reported one are written.
+ * The file is little larger than the KV cache. It gets its name when it is complete and on the disk: after an
+ * error, or if the process dies, an old file of that name is unchanged. Only the owner can read and write a
+ * new file; one that replaces another keeps the permissions of the old one. If `path` is a symbolic link, its
+ * target is replaced. Errors: NOT_FOUND (the folder), IO (also if the disk is full), CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_save(minim_session* session, const char* path,
                                                            minim_cancel* cancel, minim_error* err);
 
 /*
- * Restores a session that this or another process saved with the same model. `params` may be NULL; a max_context of 0 and formats of
- * AUTO are those of the saved session. Errors: NOT_FOUND, IO, FORMAT with a reason (not a state file, truncated, altered, saved by
- * another model), INVALID (the tokens do not fit into max_context, other formats), OUT_OF_MEMORY, CANCELLED.
+ * Restores a session that this or another process saved with the same model. `params` may be NULL; a
+ * max_context of 0 and formats of AUTO are those of the saved session. Errors: NOT_FOUND, IO, FORMAT with a
+ * reason (not a state file, truncated, altered, saved by another model), INVALID (the tokens do not fit into
+ * max_context, other formats), OUT_OF_MEMORY, CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore(minim_model* model, const char* path,
                                                               const minim_session_params* params,
@@ -1011,14 +1121,14 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore(minim_model* model
  * Saves the session to memory, as the bytes that minim_session_save writes to a file.
  *   data, capacity  where the session is written, and the bytes that fit there; NULL and 0: only *size is set
  *   size            receives the bytes of the session; unchanged after an error
- * Errors: INVALID (a capacity that is too small: `requested` of the error is the size), CANCELLED. After an error, the contents of
- * `data` are unspecified.
+ * Errors: INVALID (a capacity that is too small: `requested` of the error is the size), CANCELLED. After an
+ * error, the contents of `data` are unspecified.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_save_memory(minim_session* session, void* data,
                                                                   size_t capacity, size_t* size,
                                                                   minim_cancel* cancel, minim_error* err);
-/* Restores a session from the `size` bytes of a saved one, which are not needed after the call. Errors: those of
- * minim_session_restore without NOT_FOUND and IO. */
+/* Restores a session from the `size` bytes of a saved one, which are not needed after the call. Errors:
+ * those of minim_session_restore without NOT_FOUND and IO. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_memory(minim_model* model, const void* data,
                                                                      size_t size,
                                                                      const minim_session_params* params,
@@ -1026,16 +1136,18 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_memory(minim_model
                                                                      minim_session** out, minim_error* err);
 
 /*
- * Saves the session to a descriptor of the caller, which stays open: a file, a pipe or a socket, also a non-blocking one. It is written
- * from the position of the descriptor on, so several sessions may follow each other in a file. The caller flushes the file to the
- * disk, and removes what was written before an error. A closed pipe is an error (IO, EPIPE) without the signal. Errors: INVALID (a
- * negative descriptor), IO, CANCELLED.
+ * Saves the session to a descriptor of the caller, which stays open: a file, a pipe or a socket, also a
+ * non-blocking one. It is written from the position of the descriptor on, so several sessions may follow each
+ * other in a file. The caller flushes the file to the disk, and removes what was written before an error. A
+ * closed pipe is an error (IO, EPIPE) without the signal. Errors: INVALID (a negative descriptor), IO,
+ * CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_save_fd(minim_session* session, int32_t descriptor,
                                                               minim_cancel* cancel, minim_error* err);
-/* Restores a session from the position of a descriptor on, and moves the position behind it; after an error, it is unchanged. The
- * descriptor stays open. It must be one of a file: read what comes from a pipe or socket to memory, for
- * minim_session_restore_memory. Errors: those of minim_session_restore without NOT_FOUND, INVALID (a negative descriptor). */
+/* Restores a session from the position of a descriptor on, and moves the position behind it; after an
+ * error, it is unchanged. The descriptor stays open. It must be one of a file: read what comes from a pipe
+ * or socket to memory, for minim_session_restore_memory. Errors: those of minim_session_restore without
+ * NOT_FOUND, INVALID (a negative descriptor). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_fd(minim_model* model, int32_t descriptor,
                                                                  const minim_session_params* params,
                                                                  minim_cancel* cancel, minim_session** out,
@@ -1043,11 +1155,12 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_fd(minim_model* mo
 
 /*
  * Appends `count` tokens and evaluates them.
- *   logits    row-major float [rows, n_vocab], or NULL; rows = count if all_logits is 1, else 1 (of the last token). The model's
- *             own logits, padding rows included; unspecified after an error
+ *   logits    row-major float [rows, n_vocab], or NULL; rows = count if all_logits is 1, else 1 (of the last
+ *             token). The model's own logits, padding rows included; unspecified after an error
  *   capacity  floats that fit into `logits`
  * Errors: INVALID (no tokens, an id out of range, a capacity that is too small), CONTEXT_FULL (nothing is
- * evaluated), CANCELLED, FORMAT (the model's weights are not finite); after any error the session is unchanged.
+ * evaluated), CANCELLED, FORMAT (the model's weights are not finite); after any error the session is
+ * unchanged.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* session, const int32_t* ids,
                                                            size_t count, int32_t all_logits, float* logits,
@@ -1057,57 +1170,63 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* sessio
 /* ----------------------------------------------------------------------------------------- constraints */
 
 /*
- * Structured output: tokens that cannot lead to a valid answer are masked at each step, and the answer ends when nothing else can
- * follow (MINIM_FINISH_END, no stop token). If max_tokens or the context ends it earlier, it is the start of a valid answer. A
- * constraint is compiled once and can be used for any number of answers of its model, also at the same time.
+ * Structured output: tokens that cannot lead to a valid answer are masked at each step, and the answer ends
+ * when nothing else can follow (MINIM_FINISH_END, no stop token). If max_tokens or the context ends it
+ * earlier, it is the start of a valid answer. A constraint is compiled once and can be used for any number of
+ * answers of its model, also at the same time.
  */
 typedef struct minim_constraint minim_constraint; /* immutable, any thread */
 
 typedef struct minim_constraint_params {
     uint32_t size;
-    uint32_t flags;           /* none defined: 0 */
-    const char* starts_after; /* an added token, such as "</think>": anything is allowed up to it, then two
-                                 newlines; NULL: the constraint applies from the first token */
-    /* Only for minim_constraint_from_tools. 1: the answer may also be any text without a call. From the token "<minimax:tool_call>" on
-       (after starts_after, if given) only calls that fit the tools are allowed, and the answer ends after them. 0: the answer is a
-       call. */
+    uint32_t flags; /* none defined: 0 */
+    /* An added token, such as "</think>": anything is allowed up to it, then two newlines; NULL: the
+       constraint applies from the first token. */
+    const char* starts_after;
+    /* Only for minim_constraint_from_tools. 1: the answer may also be any text without a call. From the token
+       "<minimax:tool_call>" on (after starts_after, if given) only calls that fit the tools are allowed, and
+       the answer ends after them. 0: the answer is a call. */
     int32_t calls_are_optional;
-    /* Only for minim_constraint_from_tools. 1: keywords of a tool's schema that cannot be enforced are ignored, each with a warning in the
-       log that names the tool, the place and the keyword. 0: they are an error. */
+    /* Only for minim_constraint_from_tools. 1: keywords of a tool's schema that cannot be enforced are
+       ignored, each with a warning in the log that names the tool, the place and the keyword. 0: they are an
+       error. */
     int32_t relax;
 } minim_constraint_params;
 #define MINIM_CONSTRAINT_PARAMS_INIT \
     { sizeof(minim_constraint_params), 0, NULL, 0, 0 }
 
 /*
- * Compiles a JSON Schema (draft 2020-12 and the spellings of older ones); `{"type": "object"}` allows any object. Every keyword that
- * restricts a value is enforced, or refused with its place in the schema:
+ * Compiles a JSON Schema (draft 2020-12 and the spellings of older ones); `{"type": "object"}` allows any
+ * object. Every keyword that restricts a value is enforced, or refused with its place in the schema:
  *   members        come in the order of the schema; others only if additionalProperties, patternProperties,
- *                  unevaluatedProperties or minProperties requires them; the same for items beyond prefixItems
- *   numbers        have any number of digits; with bounds they have an exponent only after one digit and a point
- *                  ("1.5e-7"), with multipleOf none
+ *                  unevaluatedProperties or minProperties requires them; the same for items beyond
+ *                  prefixItems
+ *   numbers        have any number of digits; with bounds they have an exponent only after one digit and a
+ *                  point ("1.5e-7"), with multipleOf none
  *   enum, const    are compared as values: 1.0 equals 1, and the order of members does not matter
- *   pattern        is a regular expression (see below) that must occur in the text; format is enforced for date, time,
- *                  date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, iri, iri-reference, uri-template,
- *                  json-pointer, relative-json-pointer and uuid, and an annotation otherwise; both can be combined with
- *                  lengths
+ *   pattern        is a regular expression (see below) that must occur in the text; format is enforced for
+ *                  date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, iri,
+ *                  iri-reference, uri-template, json-pointer, relative-json-pointer and uuid, and an
+ *                  annotation otherwise; both can be combined with lengths
  *   $ref           refers to the schema itself, by pointer, $id or $anchor
  *   oneOf          is exact, or treated as anyOf if the overlap of its members cannot be computed
  *   uniqueItems    is enforced for up to 10 listed values, and for arrays of at most one item
- * Refused: $dynamicRef with several targets; the negation (`not`, `if`) of additionalProperties, patternProperties, propertyNames,
- * uniqueItems or unevaluated keywords; multipleOf with more than 5 digits. A keyword whose value is null counts as absent.
- * Errors: INVALID (not JSON, not a schema, nothing fits it), UNSUPPORTED (a keyword that cannot be enforced, or a limit on the size of
- * the automaton); both name the place in the schema.
+ * Refused: $dynamicRef with several targets; the negation (`not`, `if`) of additionalProperties,
+ * patternProperties, propertyNames, uniqueItems or unevaluated keywords; multipleOf with more than 5 digits.
+ * A keyword whose value is null counts as absent. Errors: INVALID (not JSON, not a schema, nothing fits it),
+ * UNSUPPORTED (a keyword that cannot be enforced, or a limit on the size of the automaton); both name the
+ * place in the schema.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model* model, const char* schema,
                                                                      const minim_constraint_params* params,
                                                                      minim_constraint** out,
                                                                      minim_error* err);
 /*
- * Compiles a regular expression that the whole answer must match, in the syntax of JavaScript: with look-around, \b, \p{} for general
- * categories, and also (?i), (?m), (?s), (?P<name>), \A, \Z and \z. `pattern` is zero-terminated. Errors: INVALID, UNSUPPORTED (back
- * references, a lookahead within a lookbehind, other groups and properties), both with the position in bytes; UNSUPPORTED also
- * for an expression whose automaton would be too large.
+ * Compiles a regular expression that the whole answer must match, in the syntax of JavaScript: with
+ * look-around, \b, \p{} for general categories, and also (?i), (?m), (?s), (?P<name>), \A, \Z and \z.
+ * `pattern` is zero-terminated. Errors: INVALID, UNSUPPORTED (back references, a lookahead within a
+ * lookbehind, other groups and properties), both with the position in bytes; UNSUPPORTED also for an
+ * expression whose automaton would be too large.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
                                                                     const minim_constraint_params* params,
@@ -1119,15 +1238,17 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex_n(minim_mode
                                                                       minim_constraint** out,
                                                                       minim_error* err);
 /*
- * Compiles a context-free grammar in GBNF, the notation of llama.cpp, which is also the EBNF of xgrammar and SGLang:
+ * Compiles a context-free grammar in GBNF, the notation of llama.cpp, which is also the EBNF of xgrammar and
+ * SGLang:
  *     root  ::= "[" items? "]"            # the whole answer
  *     items ::= item | items "," item     # rules may refer to themselves in any place
  *     item  ::= [0-9]{1,3} | root
- * Parts are literals in double quotes, classes ([a-z], [^,;]), '.' for any character, names of rules, groups in parentheses, and added
- * tokens of the model (<think> or <[id]>), each with ?, *, +, {m}, {m,} or {m,n}; '|' divides alternatives. Escapes are those of C, and
- * a backslash with xHH, uHHHH or UHHHHHHHH for a character. `grammar` is zero-terminated UTF-8.
- * Errors: INVALID (not such a grammar, a rule that is missing or defined twice, nothing fits it), UNSUPPORTED (a limit on the size of the
- * grammar or its automaton); both name the line or the rule.
+ * Parts are literals in double quotes, classes ([a-z], [^,;]), '.' for any character, names of rules, groups
+ * in parentheses, and added tokens of the model (<think> or <[id]>), each with ?, *, +, {m}, {m,} or {m,n};
+ * '|' divides alternatives. Escapes are those of C, and a backslash with xHH, uHHHH or UHHHHHHHH for a
+ * character. `grammar` is zero-terminated UTF-8. Errors: INVALID (not such a grammar, a rule that is missing
+ * or defined twice, nothing fits it), UNSUPPORTED (a limit on the size of the grammar or its automaton); both
+ * name the line or the rule.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_grammar(minim_model* model, const char* grammar,
                                                                       const minim_constraint_params* params,
@@ -1148,11 +1269,12 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices_n(
     minim_model* model, const char* const* choices, const size_t* lengths, size_t count,
     const minim_constraint_params* params, minim_constraint** out, minim_error* err);
 /*
- * Makes a constraint that allows tool calls whose parameters fit the tools' schemas. `tools` is the JSON list of a chat request: each
- * tool has the schema of its parameters as `parameters`, `input_schema` or `inputSchema`, or takes none; members that are null
- * count as absent. Strings are any text without "</parameter>". A schema with `properties` allows only these parameters, unless it
- * requires others. `name`: the only tool that may be called, or NULL. `single`: 1 for exactly one call, 0 for one or several.
- * Errors: as minim_constraint_from_schema; UNSUPPORTED too if calls are optional and the model has no token
+ * Makes a constraint that allows tool calls whose parameters fit the tools' schemas. `tools` is the JSON list
+ * of a chat request: each tool has the schema of its parameters as `parameters`, `input_schema` or
+ * `inputSchema`, or takes none; members that are null count as absent. Strings are any text without
+ * "</parameter>". A schema with `properties` allows only these parameters, unless it requires others. `name`:
+ * the only tool that may be called, or NULL. `single`: 1 for exactly one call, 0 for one or several. Errors:
+ * as minim_constraint_from_schema; UNSUPPORTED too if calls are optional and the model has no token
  * "<minimax:tool_call>".
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model* model, const char* tools,
@@ -1160,9 +1282,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model*
                                                                     const minim_constraint_params* params,
                                                                     minim_constraint** out, minim_error* err);
 /*
- * Sets `*matches` to 1 if the constraint allows the whole text, else to 0. A complete answer matches; the start of one does not.
- * Markup that the model writes as tokens is given as text: "<minimax:tool_call>". With starts_after, the text includes that token and
- * what precedes it.
+ * Sets `*matches` to 1 if the constraint allows the whole text, else to 0. A complete answer matches; the
+ * start of one does not. Markup that the model writes as tokens is given as text: "<minimax:tool_call>". With
+ * starts_after, the text includes that token and what precedes it.
  *   text, length  any bytes; SIZE_MAX: up to the first zero
  * Errors: INVALID (a NULL argument).
  */
@@ -1173,24 +1295,16 @@ MINIM_API void minim_constraint_free(minim_constraint* constraint);
 
 /* -------------------------------------------------------------------------------------------- sampling */
 
-/*
- * Options of sampling and of the end of generation, by name. A new handle is greedy, until the model ends its turn or the context is
- * full. minim_sampling_option lists every option with type, range, default and help. A seed is any 64 bits, as int64_t.
- */
-MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_create(minim_sampling** out, minim_error* err);
-MINIM_API void minim_sampling_free(minim_sampling* sampling);
-MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_i64(minim_sampling* sampling, const char* name,
-                                                               int64_t value, minim_error* err);
-MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name,
-                                                               double value, minim_error* err);
-/* Sets temperature, top_p, top_k, min_p, repetition_penalty and penalty_last_n to the values of minim_checkpoint_recommended_sampling for
- * the model's checkpoint, as read when the model was opened. Later calls may change them. */
+/* Sets temperature, top_p, top_k, min_p, repetition_penalty and penalty_last_n to the values of
+ * minim_checkpoint_recommended_sampling for the model's checkpoint, as read when the model was opened.
+ * Later calls may change them. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_recommended(minim_sampling* sampling,
                                                                        const minim_model* model,
                                                                        minim_error* err);
-/* Sets the texts that end a repetition for the options dry_*; the defaults are "\n", ":", "\"" and "*". Text i has `lengths[i]` bytes
- * (SIZE_MAX: up to the first zero; `lengths` may be NULL: all are zero-terminated), of which the first 40 are used; at most 64 texts.
- * count 0: nothing ends a repetition. Errors: INVALID (an empty text). */
+/* Sets the texts that end a repetition for the options dry_*; the defaults are "\n", ":", "\"" and "*".
+ * Text i has `lengths[i]` bytes (SIZE_MAX: up to the first zero; `lengths` may be NULL: all are
+ * zero-terminated), of which the first 40 are used; at most 64 texts. count 0: nothing ends a repetition.
+ * Errors: INVALID (an empty text). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_dry_breakers(minim_sampling* sampling,
                                                                         const char* const* texts,
                                                                         const size_t* lengths, size_t count,
@@ -1205,7 +1319,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_stop_token(minim_samp
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id,
                                                                       float bias, minim_error* err);
 
-/* Sets the constraint of the answer; NULL: none. Generation with another model than the constraint's fails (INVALID). */
+/* Sets the constraint of the answer; NULL: none. Generation with another model than the constraint's fails
+ * (INVALID). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_constraint(minim_sampling* sampling,
                                                                       const minim_constraint* constraint,
                                                                       minim_error* err);
@@ -1229,35 +1344,10 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_option(size_t index, mini
 
 /* ------------------------------------------------------------------------------------------ generation */
 
-typedef struct minim_token_probability {
-    int32_t id;
-    float logprob;
-} minim_token_probability;
-
-/* One generated token. The pointers are valid until the callback returns or the next call on the
- * session. */
-typedef struct minim_token {
-    uint32_t size;
-    int32_t id;
-    const char*
-        text; /* whole UTF-8, zero-terminated; "" while a sequence or a possible stop text is held back */
-    size_t text_length;
-    float
-        logprob; /* natural logarithm, before temperature and filters; 0 unless the option logprobs is set */
-    int32_t n_top; /* entries of `top`: option top_logprobs */
-    const minim_token_probability* top;
-} minim_token;
-#define MINIM_TOKEN_INIT \
-    { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL }
-
-/* Receives a token. Return 0 to continue, anything else to stop after this token (MINIM_FINISH_STOPPED, unless the text ends with
- * this token anyway). */
-typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
-
 enum minim_finish {
     MINIM_FINISH_NONE = 0, /* not finished */
-    MINIM_FINISH_END = 1,  /* the model ended its turn, or generated a stop token (not reported); or the
-                              constraint is complete */
+    /* The model ended its turn, or generated a stop token (not reported); or the constraint is complete. */
+    MINIM_FINISH_END = 1,
     MINIM_FINISH_STOP_TEXT = 2,
     MINIM_FINISH_LENGTH = 3, /* max_tokens */
     MINIM_FINISH_CONTEXT_FULL = 4,
@@ -1285,21 +1375,9 @@ typedef struct minim_generate_result {
     { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
- * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and `result` may be NULL. The
- * prompt may be empty only if the session has tokens. The session keeps the prompt and the reported tokens, also if an error ends the
- * text; after an error in the prompt it is unchanged. `result` is filled also if the call fails, except for BUSY, for a NULL session
- * and in a child of fork(). Errors: INVALID, CONTEXT_FULL (nothing is evaluated), CANCELLED, FORMAT (weights that are not finite).
- */
-MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
-                                                       const int32_t* prompt, size_t count,
-                                                       minim_token_fn on_token, void* user_data,
-                                                       minim_cancel* cancel, minim_generate_result* result,
-                                                       minim_error* err);
-
-/*
- * Generate with one token for each call: begin, then next until *has_token is 0. begin, eval, truncate and minim_generate end a running
- * generation, once their arguments are found valid. minim_generate_state and minim_session_token_count may be called from any thread
- * and from callbacks.
+ * Generate with one token for each call: begin, then next until *has_token is 0. begin, eval, truncate and
+ * minim_generate end a running generation, once their arguments are found valid. minim_generate_state and
+ * minim_session_token_count may be called from any thread and from callbacks.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate_begin(minim_session* session,
                                                              const minim_sampling* sampling,
@@ -1315,10 +1393,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_generate_state(const minim_session
 /* --------------------------------------------------------------------------------------------- engines */
 
 /*
- * Continuous batching: many requests at once, on the engine's own thread. Each step evaluates the next token of every answer and chunks
- * of prompts that are not read yet. Answers do not depend on batch composition; on a GPU the last bits of logits may, unless the model
- * was opened `deterministic`. Prompts that begin like an earlier text share its KV cache. If memory runs short, the last request is
- * preempted and goes on later with the same text.
+ * Continuous batching: many requests at once, on the engine's own thread. Each step evaluates the next token
+ * of every answer and chunks of prompts that are not read yet. Answers do not depend on batch composition; on
+ * a GPU the last bits of logits may, unless the model was opened `deterministic`. Prompts that begin like an
+ * earlier text share its KV cache. If memory runs short, the last request is preempted and goes on later with
+ * the same text.
  */
 typedef struct minim_engine minim_engine;   /* any thread */
 typedef struct minim_request minim_request; /* any thread; minim_request_next one thread at a time */
@@ -1326,32 +1405,35 @@ typedef struct minim_request minim_request; /* any thread; minim_request_next on
 typedef struct minim_engine_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
-    /* Size of the KV cache in tokens, for all requests and the prefix cache together. 0: what fits in memory, from one context to
-       n_requests of them, but no more than 131072 tokens if one context is not longer. */
+    /* Size of the KV cache in tokens, for all requests and the prefix cache together. 0: what fits in memory,
+       from one context to n_requests of them, but no more than 131072 tokens if one context is not longer. */
     uint64_t kv_tokens;
     int32_t k_format; /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
     int32_t n_requests; /* running at once, others wait; 0: 64 */
     int32_t n_batch;    /* tokens of a step, at least n_requests; 0: as a session's n_ubatch, or n_requests */
-    int32_t n_prompt_rows; /* the most tokens of prompts in a step while answers are running; 0: a quarter */
+    int32_t n_prompt_rows;   /* limit of prompt tokens in a step while answers are running; 0: a quarter */
     int32_t forget_prefixes; /* 1: no prefix cache: the KV cache of ended requests is not kept */
-    /* The most tokens of one request, prompt and answer, at most kv_tokens. May exceed the context that the model was trained for, with
-       a warning. 0: kv_tokens, or what fits in memory, at most the trained context. */
+    /* Limit of the tokens of one request, prompt and answer, at most kv_tokens. May exceed the context that
+       the model was trained for, with a warning. 0: kv_tokens, or what fits in memory, at most the trained
+       context. */
     uint64_t max_context;
-    /* 1: n_requests is a wish: fewer run at once if the KV cache has less than a page for each. 0: that is an error, unless n_requests
-       is 0 or kv_tokens is not. */
+    /* 1: n_requests is a wish: fewer run at once if the KV cache has less than a page for each. 0: that is an
+       error, unless n_requests is 0 or kv_tokens is not. */
     int32_t fewer_requests;
-    /* 1: computes a step of a prompt and one of an answer before the call returns, so that the first request does not pay for what
-       devices and threads do once. Nothing of it stays in the prefix cache, in caches of experts, or in the counts of
-       minim_engine_state. It reads the weights of one token. It is left out, with a line in the log, if layers are computed from files
-       that are mapped, because it would read them from the disk. */
+    /* 1: computes a step of a prompt and one of an answer before the call returns, so that the first request
+       does not pay for what devices and threads do once. Nothing of it stays in the prefix cache, in caches
+       of experts, or in the counts of minim_engine_state. It reads the weights of one token. It is left out,
+       with a line in the log, if layers are computed from files that are mapped, because it would read them
+       from the disk. */
     int32_t warm_up;
 } minim_engine_params;
 #define MINIM_ENGINE_PARAMS_INIT \
     { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Creates an engine and allocates its KV cache. Errors: INVALID, OUT_OF_MEMORY and OUT_OF_DEVICE_MEMORY (they name the context, or the
- * requests, that would fit; only for sizes that were given: sizes that are 0 become what fits, as minim_engine_state says). */
+/* Creates an engine and allocates its KV cache. Errors: INVALID, OUT_OF_MEMORY and OUT_OF_DEVICE_MEMORY
+ * (they name the context, or the requests, that would fit; only for sizes that were given: sizes that are
+ * 0 become what fits, as minim_engine_state says). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,
                                                             const minim_engine_params* params,
                                                             minim_engine** out, minim_error* err);
@@ -1359,8 +1441,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,
  * returns at once then, and the engine ends after the callback has returned, with the last calls of `notify` and of the log. */
 MINIM_API void minim_engine_free(minim_engine* engine);
 
-/* Refuses new requests from now on, and waits until the others are done, at most timeout_ms (negative: without limit). Sets *done to
- * 1 if they are, else to 0. */
+/* Refuses new requests from now on, and waits until the others are done, at most timeout_ms (negative:
+ * without limit). Sets *done to 1 if they are, else to 0. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_drain(minim_engine* engine, int64_t timeout_ms,
                                                            int32_t* done, minim_error* err);
 
@@ -1379,8 +1461,8 @@ typedef struct minim_engine_state {
     uint64_t max_context;
     uint64_t n_requests;
     uint64_t n_batch;
-    /* The sizes as a sentence, with the bytes of the KV cache and the memory that a longer context would need: for a log. Belongs
-       to the engine. */
+    /* The sizes as a sentence, with the bytes of the KV cache and the memory that a longer context would
+       need: for a log. Belongs to the engine. */
     const char* sizes;
 } minim_engine_state;
 #define MINIM_ENGINE_STATE_INIT \
@@ -1390,10 +1472,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engin
                                                                minim_engine_state* out, minim_error* err);
 
 /*
- * Write the prefix cache (tokens and KV cache of ended requests) to a file, and add such a file to the cache of an engine of the same
- * model, the most recently used first, as far as there is room. *n_pages, which may be NULL, is the number of pages of at most 64
- * tokens that were read. Requests wait meanwhile. The permissions of the file are as in minim_session_save. Errors: those of
- * minim_session_save and minim_session_restore; INVALID (the engine has no prefix cache).
+ * Write the prefix cache (tokens and KV cache of ended requests) to a file, and add such a file to the cache
+ * of an engine of the same model, the most recently used first, as far as there is room. *n_pages, which may
+ * be NULL, is the number of pages of at most 64 tokens that were read. Requests wait meanwhile. The
+ * permissions of the file are as in minim_session_save. Errors: those of minim_session_save and
+ * minim_session_restore; INVALID (the engine has no prefix cache).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path,
                                                                    minim_cancel* cancel, minim_error* err);
@@ -1401,13 +1484,14 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefixes(minim_engine*
                                                                    minim_cancel* cancel, uint64_t* n_pages,
                                                                    minim_error* err);
 
-/* Called on the engine's thread if a request has something new. It must not block, and must not call this library except
- * minim_request_cancel and minim_request_free. Exceptions from it are dropped. */
+/* Called on the engine's thread if a request has something new. It must not block, and must not call this
+ * library except minim_request_cancel and minim_request_free. Exceptions from it are dropped. */
 typedef void (*minim_notify_fn)(void* user_data);
 
-/* A `notify` for event loops (epoll, libuv, asyncio): wakes a loop that waits for a descriptor, without running its code on the engine's
- * thread. `notify_user_data` is the descriptor itself, (void*)(intptr_t)descriptor: an eventfd, or a non-blocking pipe or socket,
- * which gets 8 bytes, the number 1. One that is full is left as it is. It must stay open until the requests are released. */
+/* A `notify` for event loops (epoll, libuv, asyncio): wakes a loop that waits for a descriptor, without
+ * running its code on the engine's thread. `notify_user_data` is the descriptor itself,
+ * (void*)(intptr_t)descriptor: an eventfd, or a non-blocking pipe or socket, which gets 8 bytes, the
+ * number 1. One that is full is left as it is. It must stay open until the requests are released. */
 MINIM_API void minim_notify_fd(void* user_data);
 
 typedef struct minim_request_params {
@@ -1423,8 +1507,8 @@ typedef struct minim_request_params {
     { sizeof(minim_request_params), 0, 0, 0, 0, NULL, NULL }
 
 /*
- * Submits a prompt and returns at once. `sampling` (copied) and `params` may be NULL. Errors: INVALID (an empty prompt, an id or option
- * out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
+ * Submits a prompt and returns at once. `sampling` (copied) and `params` may be NULL. Errors: INVALID (an
+ * empty prompt, an id or option out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine,
                                                             const minim_sampling* sampling,
@@ -1433,10 +1517,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine
                                                             minim_request** out, minim_error* err);
 
 /*
- * Submits `n_answers` requests (1 to 1024) for answers to one prompt, all or none, and returns at once. They share the KV cache of the
- * prompt, which is evaluated once, except its last token. With a seed, answer i has the seed plus i. `params` apply to each request;
- * `notify` is called for each. `out` has room for n_answers handles; release each with minim_request_free. Errors: those of
- * minim_engine_submit; every entry of `out` is then NULL.
+ * Submits `n_answers` requests (1 to 1024) for answers to one prompt, all or none, and returns at once. They
+ * share the KV cache of the prompt, which is evaluated once, except its last token. With a seed, answer i has
+ * the seed plus i. `params` apply to each request; `notify` is called for each. `out` has room for n_answers
+ * handles; release each with minim_request_free. Errors: those of minim_engine_submit; every entry of `out`
+ * is then NULL.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit_n(
     minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt, size_t count,
@@ -1445,16 +1530,17 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit_n(
 enum minim_next { MINIM_NEXT_END = 0, MINIM_NEXT_TOKEN = 1, MINIM_NEXT_PENDING = 2 };
 
 /*
- * Waits for the next token of the answer, at most timeout_ms (0: not at all, negative: without limit). Sets *next to MINIM_NEXT_TOKEN
- * and fills *token, valid until the next call for this request; or to MINIM_NEXT_END after the last one; or to MINIM_NEXT_PENDING
- * after the timeout. Errors: the error that ended the request, if any.
+ * Waits for the next token of the answer, at most timeout_ms (0: not at all, negative: without limit). Sets
+ * *next to MINIM_NEXT_TOKEN and fills *token, valid until the next call for this request; or to
+ * MINIM_NEXT_END after the last one; or to MINIM_NEXT_PENDING after the timeout. Errors: the error that ended
+ * the request, if any.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_next(minim_request* request, int64_t timeout_ms,
                                                            minim_token* token, int32_t* next,
                                                            minim_error* err);
 
-/* Ends the answer after the tokens reported so far (MINIM_FINISH_STOPPED). If `notify` is running on another thread, waits until it
- * returns: the caller must not have a lock that `notify` takes. */
+/* Ends the answer after the tokens reported so far (MINIM_FINISH_STOPPED). If `notify` is running on
+ * another thread, waits until it returns: the caller must not have a lock that `notify` takes. */
 MINIM_API void minim_request_cancel(minim_request* request);
 
 typedef struct minim_request_state {
@@ -1480,8 +1566,8 @@ typedef struct minim_request_state {
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
                                                                 minim_request_state* out, minim_error* err);
-/* Cancels the request if it has not ended, waits as minim_request_cancel does, and releases it. `notify` is not called after this
- * has returned. */
+/* Cancels the request if it has not ended, waits as minim_request_cancel does, and releases it. `notify`
+ * is not called after this has returned. */
 MINIM_API void minim_request_free(minim_request* request);
 
 /* --------------------------------------------------------------------------------------------- formats */
@@ -1503,8 +1589,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_format_get_info(size_t index, mini
                                                               minim_error* err);
 
 /*
- * Decodes one row of `count` elements, including its header if the format has one. `name`: as in model files, "Q4_K". Errors: INVALID
- * (count is not a multiple of the block, or row_length is not the size of the row in bytes).
+ * Decodes one row of `count` elements, including its header if the format has one. `name`: as in model files,
+ * "Q4_K". Errors: INVALID (count is not a multiple of the block, or row_length is not the size of the row in
+ * bytes).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_format_decode(const char* name, const void* row,
                                                             size_t row_length, size_t count, float* out,

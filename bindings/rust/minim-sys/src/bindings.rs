@@ -3,6 +3,7 @@
 // On machines of 64 bits.
 
 pub type minim_status_code = i32;
+pub type minim_specials = i32;
 pub type minim_reason = i32;
 pub type minim_log_level = i32;
 pub type minim_numa = i32;
@@ -10,7 +11,6 @@ pub type minim_kv_format = i32;
 pub type minim_residence = i32;
 pub type minim_expand = i32;
 pub type minim_expert_moves = i32;
-pub type minim_specials = i32;
 pub type minim_token_attribute = i32;
 pub type minim_null_content = i32;
 pub type minim_reasoning = i32;
@@ -32,6 +32,10 @@ pub const MINIM_E_CANCELLED: minim_status_code = 9;
 pub const MINIM_E_DEVICE_LOST: minim_status_code = 10;
 pub const MINIM_E_BUSY: minim_status_code = 11;
 pub const MINIM_E_INTERNAL: minim_status_code = 12;
+pub const MINIM_SPECIALS_EXACT: minim_specials = 0;
+pub const MINIM_SPECIALS_SAFE: minim_specials = 1;
+pub const MINIM_SPECIALS_NONE: minim_specials = 2;
+pub const MINIM_SPECIALS_TEMPLATE: minim_specials = 3;
 pub const MINIM_REASON_NONE: minim_reason = 0;
 pub const MINIM_REASON_TRUNCATED: minim_reason = 1;
 pub const MINIM_REASON_FORMAT: minim_reason = 2;
@@ -67,10 +71,6 @@ pub const MINIM_EXPERT_MOVES_AUTO: minim_expert_moves = 0;
 pub const MINIM_EXPERT_MOVES_FIXED: minim_expert_moves = 1;
 pub const MINIM_EXPERT_MOVES_REPRODUCIBLE: minim_expert_moves = 2;
 pub const MINIM_EXPERT_MOVES_EAGER: minim_expert_moves = 3;
-pub const MINIM_SPECIALS_EXACT: minim_specials = 0;
-pub const MINIM_SPECIALS_SAFE: minim_specials = 1;
-pub const MINIM_SPECIALS_NONE: minim_specials = 2;
-pub const MINIM_SPECIALS_TEMPLATE: minim_specials = 3;
 pub const MINIM_TOKEN_CONTROL: minim_token_attribute = 1;
 pub const MINIM_TOKEN_USER_DEFINED: minim_token_attribute = 2;
 pub const MINIM_TOKEN_UNUSED: minim_token_attribute = 4;
@@ -176,6 +176,8 @@ pub struct minim_request {
     _private: [u8; 0],
 }
 
+pub type minim_token_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, token: *const minim_token) -> i32>;
+
 pub type minim_log_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, level: i32, line: *const c_char)>;
 
 pub type minim_task_fn = Option<unsafe extern "C" fn(context: *const c_void, index: i64, slot: i32)>;
@@ -183,8 +185,6 @@ pub type minim_task_fn = Option<unsafe extern "C" fn(context: *const c_void, ind
 pub type minim_parallel_for_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, n_tasks: i64, task: minim_task_fn, context: *const c_void)>;
 
 pub type minim_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, done_bytes: u64, total_bytes: u64) -> i32>;
-
-pub type minim_token_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, token: *const minim_token) -> i32>;
 
 pub type minim_notify_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
@@ -207,6 +207,54 @@ impl Default for minim_error {
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
         Self { size: 1072, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_session_params {
+    pub size: u32,
+    pub flags: u32,
+    pub max_context: u64,
+    pub k_format: i32,
+    pub v_format: i32,
+    pub n_batch: i32,
+    pub n_ubatch: i32,
+}
+const _: () = assert!(core::mem::size_of::<minim_session_params>() == 32);
+impl Default for minim_session_params {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 32, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_token_probability {
+    pub id: i32,
+    pub logprob: f32,
+}
+const _: () = assert!(core::mem::size_of::<minim_token_probability>() == 8);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_token {
+    pub size: u32,
+    pub id: i32,
+    pub text: *const c_char,
+    pub text_length: usize,
+    pub logprob: f32,
+    pub n_top: i32,
+    pub top: *const minim_token_probability,
+}
+const _: () = assert!(core::mem::size_of::<minim_token>() == 40);
+impl Default for minim_token {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 40, ..zeros }
     }
 }
 
@@ -586,26 +634,6 @@ impl Default for minim_tool_call {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct minim_session_params {
-    pub size: u32,
-    pub flags: u32,
-    pub max_context: u64,
-    pub k_format: i32,
-    pub v_format: i32,
-    pub n_batch: i32,
-    pub n_ubatch: i32,
-}
-const _: () = assert!(core::mem::size_of::<minim_session_params>() == 32);
-impl Default for minim_session_params {
-    /// All zero, which is the default of every field, and the size.
-    fn default() -> Self {
-        let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 32, ..zeros }
-    }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
 pub struct minim_constraint_params {
     pub size: u32,
     pub flags: u32,
@@ -639,34 +667,6 @@ impl Default for minim_option_info {
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
         Self { size: 48, ..zeros }
-    }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct minim_token_probability {
-    pub id: i32,
-    pub logprob: f32,
-}
-const _: () = assert!(core::mem::size_of::<minim_token_probability>() == 8);
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct minim_token {
-    pub size: u32,
-    pub id: i32,
-    pub text: *const c_char,
-    pub text_length: usize,
-    pub logprob: f32,
-    pub n_top: i32,
-    pub top: *const minim_token_probability,
-}
-const _: () = assert!(core::mem::size_of::<minim_token>() == 40);
-impl Default for minim_token {
-    /// All zero, which is the default of every field, and the size.
-    fn default() -> Self {
-        let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 40, ..zeros }
     }
 }
 
@@ -819,6 +819,9 @@ impl Default for minim_format_info {
 /// Structs, their sizes, and their fields' offsets, as C has them.
 pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_error", 1072, &[("size", 0), ("status", 4), ("reason", 8), ("device", 12), ("os_code", 16), ("requested", 24), ("available", 32), ("offset", 40), ("message", 48)]),
+    ("minim_session_params", 32, &[("size", 0), ("flags", 4), ("max_context", 8), ("k_format", 16), ("v_format", 20), ("n_batch", 24), ("n_ubatch", 28)]),
+    ("minim_token_probability", 8, &[("id", 0), ("logprob", 4)]),
+    ("minim_token", 40, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32)]),
     ("minim_runtime_params", 64, &[("size", 0), ("flags", 4), ("n_threads", 8), ("log_level", 12), ("log", 16), ("log_user_data", 24), ("n_threads_decode", 32), ("pin_threads", 36), ("parallel_for", 40), ("parallel_for_user_data", 48), ("numa", 56), ("reserved", 60)]),
     ("minim_recommended_sampling", 56, &[("size", 0), ("top_k", 4), ("temperature", 8), ("top_p", 16), ("min_p", 24), ("repetition_penalty", 32), ("penalty_last_n", 40), ("reserved", 44), ("source", 48)]),
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
@@ -835,11 +838,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_output_delta", 48, &[("size", 0), ("kind", 4), ("index", 8), ("reserved", 12), ("name", 16), ("name_length", 24), ("text", 32), ("length", 40)]),
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
-    ("minim_session_params", 32, &[("size", 0), ("flags", 4), ("max_context", 8), ("k_format", 16), ("v_format", 20), ("n_batch", 24), ("n_ubatch", 28)]),
     ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
-    ("minim_token_probability", 8, &[("id", 0), ("logprob", 4)]),
-    ("minim_token", 40, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32)]),
     ("minim_generate_result", 72, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64)]),
     ("minim_engine_params", 56, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52)]),
     ("minim_engine_state", 104, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64), ("max_context", 72), ("n_requests", 80), ("n_batch", 88), ("sizes", 96)]),
@@ -849,15 +849,27 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
 ];
 
 extern "C" {
+    pub fn minim_runtime_create(params: *const minim_runtime_params, out: *mut *mut minim_runtime, err: *mut minim_error) -> minim_status;
+    pub fn minim_runtime_free(runtime: *mut minim_runtime);
+    pub fn minim_model_open(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_model_params, cancel: *mut minim_cancel, out: *mut *mut minim_model, err: *mut minim_error) -> minim_status;
+    pub fn minim_model_close(model: *mut minim_model);
+    pub fn minim_session_create(model: *mut minim_model, params: *const minim_session_params, out: *mut *mut minim_session, err: *mut minim_error) -> minim_status;
+    pub fn minim_session_free(session: *mut minim_session);
+    pub fn minim_sampling_create(out: *mut *mut minim_sampling, err: *mut minim_error) -> minim_status;
+    pub fn minim_sampling_free(sampling: *mut minim_sampling);
+    pub fn minim_sampling_set_i64(sampling: *mut minim_sampling, name: *const c_char, value: i64, err: *mut minim_error) -> minim_status;
+    pub fn minim_sampling_set_f64(sampling: *mut minim_sampling, name: *const c_char, value: f64, err: *mut minim_error) -> minim_status;
+    pub fn minim_tokens_data(tokens: *const minim_tokens) -> *const i32;
+    pub fn minim_tokens_count(tokens: *const minim_tokens) -> usize;
+    pub fn minim_tokens_free(tokens: *mut minim_tokens);
+    pub fn minim_chat_tokenize(model: *const minim_model, messages: *const c_char, tools: *const c_char, kwargs: *const c_char, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
+    pub fn minim_generate(session: *mut minim_session, sampling: *const minim_sampling, prompt: *const i32, count: usize, on_token: minim_token_fn, user_data: *mut c_void, cancel: *mut minim_cancel, result: *mut minim_generate_result, err: *mut minim_error) -> minim_status;
     pub fn minim_version() -> *const c_char;
     pub fn minim_version_number() -> u32;
     pub fn minim_build_info() -> *const c_char;
     pub fn minim_has_feature(name: *const c_char) -> i32;
     pub fn minim_status_name(status: minim_status) -> *const c_char;
     pub fn minim_reason_name(reason: i32) -> *const c_char;
-    pub fn minim_tokens_data(tokens: *const minim_tokens) -> *const i32;
-    pub fn minim_tokens_count(tokens: *const minim_tokens) -> usize;
-    pub fn minim_tokens_free(tokens: *mut minim_tokens);
     pub fn minim_text_data(text: *const minim_text) -> *const c_char;
     pub fn minim_text_length(text: *const minim_text) -> usize;
     pub fn minim_text_free(text: *mut minim_text);
@@ -865,8 +877,6 @@ extern "C" {
     pub fn minim_cancel_trigger(cancel: *mut minim_cancel);
     pub fn minim_cancel_reset(cancel: *mut minim_cancel);
     pub fn minim_cancel_free(cancel: *mut minim_cancel);
-    pub fn minim_runtime_create(params: *const minim_runtime_params, out: *mut *mut minim_runtime, err: *mut minim_error) -> minim_status;
-    pub fn minim_runtime_free(runtime: *mut minim_runtime);
     pub fn minim_runtime_thread_count(runtime: *const minim_runtime) -> i32;
     pub fn minim_runtime_numa(runtime: *const minim_runtime) -> *const c_char;
     pub fn minim_runtime_cpu_level(runtime: *const minim_runtime) -> *const c_char;
@@ -886,9 +896,7 @@ extern "C" {
     pub fn minim_devices_count(devices: *const minim_devices) -> usize;
     pub fn minim_devices_get(devices: *const minim_devices, index: usize, out: *mut minim_device_info, err: *mut minim_error) -> minim_status;
     pub fn minim_plan_make(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_plan_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
-    pub fn minim_model_open(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_model_params, cancel: *mut minim_cancel, out: *mut *mut minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_model_open_fd(runtime: *mut minim_runtime, descriptor: i32, params: *const minim_model_params, cancel: *mut minim_cancel, out: *mut *mut minim_model, err: *mut minim_error) -> minim_status;
-    pub fn minim_model_close(model: *mut minim_model);
     pub fn minim_model_get_info(model: *const minim_model, out: *mut minim_model_info, err: *mut minim_error) -> minim_status;
     pub fn minim_model_device_count(model: *const minim_model) -> usize;
     pub fn minim_model_device_memory(model: *const minim_model, index: usize, out: *mut minim_device_memory, err: *mut minim_error) -> minim_status;
@@ -906,7 +914,6 @@ extern "C" {
     pub fn minim_decoder_finish(decoder: *mut minim_decoder, text: *mut *const c_char, length: *mut usize, err: *mut minim_error) -> minim_status;
     pub fn minim_decoder_free(decoder: *mut minim_decoder);
     pub fn minim_chat_render(model: *const minim_model, messages: *const c_char, tools: *const c_char, kwargs: *const c_char, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
-    pub fn minim_chat_tokenize(model: *const minim_model, messages: *const c_char, tools: *const c_char, kwargs: *const c_char, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_render_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_tokenize_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_create(params: *const minim_output_parser_params, out: *mut *mut minim_output_parser, err: *mut minim_error) -> minim_status;
@@ -918,8 +925,6 @@ extern "C" {
     pub fn minim_output_get_info(output: *const minim_output, out: *mut minim_output_info, err: *mut minim_error) -> minim_status;
     pub fn minim_output_get_tool_call(output: *const minim_output, index: usize, out: *mut minim_tool_call, err: *mut minim_error) -> minim_status;
     pub fn minim_output_free(output: *mut minim_output);
-    pub fn minim_session_create(model: *mut minim_model, params: *const minim_session_params, out: *mut *mut minim_session, err: *mut minim_error) -> minim_status;
-    pub fn minim_session_free(session: *mut minim_session);
     pub fn minim_session_token_count(session: *const minim_session) -> usize;
     pub fn minim_session_get_tokens(session: *mut minim_session, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_session_context_size(session: *const minim_session) -> usize;
@@ -943,10 +948,6 @@ extern "C" {
     pub fn minim_constraint_from_tools(model: *mut minim_model, tools: *const c_char, name: *const c_char, single: i32, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_matches(constraint: *const minim_constraint, text: *const c_char, length: usize, matches: *mut i32, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_free(constraint: *mut minim_constraint);
-    pub fn minim_sampling_create(out: *mut *mut minim_sampling, err: *mut minim_error) -> minim_status;
-    pub fn minim_sampling_free(sampling: *mut minim_sampling);
-    pub fn minim_sampling_set_i64(sampling: *mut minim_sampling, name: *const c_char, value: i64, err: *mut minim_error) -> minim_status;
-    pub fn minim_sampling_set_f64(sampling: *mut minim_sampling, name: *const c_char, value: f64, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_set_recommended(sampling: *mut minim_sampling, model: *const minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_set_dry_breakers(sampling: *mut minim_sampling, texts: *const *const c_char, lengths: *const usize, count: usize, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_add_stop(sampling: *mut minim_sampling, text: *const c_char, length: usize, err: *mut minim_error) -> minim_status;
@@ -955,7 +956,6 @@ extern "C" {
     pub fn minim_sampling_set_constraint(sampling: *mut minim_sampling, constraint: *const minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_option_count() -> usize;
     pub fn minim_sampling_option(index: usize, out: *mut minim_option_info, err: *mut minim_error) -> minim_status;
-    pub fn minim_generate(session: *mut minim_session, sampling: *const minim_sampling, prompt: *const i32, count: usize, on_token: minim_token_fn, user_data: *mut c_void, cancel: *mut minim_cancel, result: *mut minim_generate_result, err: *mut minim_error) -> minim_status;
     pub fn minim_generate_begin(session: *mut minim_session, sampling: *const minim_sampling, prompt: *const i32, count: usize, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
     pub fn minim_generate_next(session: *mut minim_session, token: *mut minim_token, has_token: *mut i32, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
     pub fn minim_generate_state(session: *const minim_session, result: *mut minim_generate_result, err: *mut minim_error) -> minim_status;
