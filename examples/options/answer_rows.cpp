@@ -137,7 +137,7 @@ constexpr Row k_rows[] = {
     {"-n --predict --n-predict --max-tokens", "", count("N", -1, k_largest_int64), k_both, "-1",
      "tokens to generate; -1 or 0: until the model ends its turn", set<&Options::n_predict>},
     {"--reasoning-budget", "", count("N", -1, k_largest_int64), k_both, "-1",
-     "the most tokens of thought; -1: no limit, 0: no thought", set<&Options::reasoning_budget>},
+     "the maximum number of tokens of thought; -1: no limit, 0: no thought", set<&Options::reasoning_budget>},
     {"-rea --reasoning", "", choice("WHETHER", k_thinking), k_both, "auto",
      "off: as --reasoning-budget 0; on, auto: the model thinks", set_thinking},
     {"--draft-tokens --draft --draft-n --draft-max --spec-draft-n-max --num-speculative-tokens "

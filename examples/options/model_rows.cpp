@@ -141,7 +141,7 @@ constexpr Row k_rows[] = {
      set_split_mode},
     {"--device-memory --gpu-memory-utilization --mem-fraction-static", "",
      Type{.kind = Kind::part, .value = "SIZES"}, k_open, "no limits",
-     "the most memory to use of each device: 20GiB,24GiB, or parts of it: 0.9,0.5; one value is for all "
+     "the maximum memory to use of each device: 20GiB,24GiB, or parts of it: 0.9,0.5; one value is for all "
      "devices; 0: no limit",
      set_budgets},
     {"-cmoe --cpu-moe", "", flag(), k_open | k_plan, "",
@@ -170,7 +170,7 @@ constexpr Row k_rows[] = {
      "or eager (as soon as possible)",
      set<&Options::expert_moves>},
     {"--expert-profile", "", text("FILE"), k_open, "",
-     "which experts the cache holds at first: read from this file if it is there, and written at the end",
+     "which experts the cache holds at first: read from this file if it exists, and written at the end",
      set<&Options::expert_profile>},
     {"--deterministic --enable-deterministic-inference", "", flag(), k_open, "",
      "results of devices do not depend on batch composition and prompt chunks; slower",

@@ -60,7 +60,7 @@ struct Options {
     std::string devices;                    // "cuda:0,cuda:1"; empty or "auto": all usable devices
     std::vector<std::string> plan_devices;  // of `minim plan`: "cuda:0=96GiB,1790GB/s"
     std::vector<std::string>
-        device_memory;  // the most to use of each device: bytes, or a part 0.9; one: of all
+        device_memory;  // the maximum to use of each device: bytes, or a part 0.9; one: of all
     std::vector<double> tensor_split;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
     int32_t n_gpu_layers = -1;           // below 0: all

@@ -778,7 +778,7 @@ typedef struct minim_device_memory {
     uint64_t expert_bytes;   /* the part of weight_bytes that is experts */
     uint64_t kv_bytes;       /* KV cache */
     uint64_t work_bytes;     /* activations and work space of sessions and engines */
-    uint64_t free_bytes;     /* that can still be allocated; UINT64_MAX if unknown */
+    uint64_t free_bytes;     /* still available; UINT64_MAX if unknown */
     const char* name;        /* as in `placement`; valid as long as the model */
     uint64_t kept_bytes;     /* the part of free_bytes that is kept for later sessions of this model */
     uint64_t budget_bytes;   /* limit of allocations; 0: none */
@@ -817,7 +817,7 @@ typedef struct minim_expert_cache {
     uint32_t reserved;    /* 0 */
     int64_t n_places;     /* experts that it has room for; 0: there is none */
     int64_t n_hits;       /* experts of tokens that the device computed */
-    int64_t n_misses;     /* that the CPU computed */
+    int64_t n_misses;     /* experts of tokens that the CPU computed */
     int64_t n_moves;      /* experts that took another's place */
     uint64_t bytes;       /* of the device's memory */
     uint64_t moved_bytes; /* copied to the device by moves */

@@ -381,7 +381,7 @@ struct ModelOptions {
     std::vector<double> split;    // each device's share of the layers; empty: by the memory that may be taken
     int32_t n_device_layers = 0;  // layers on the devices, the last ones; 0: all
     bool allow_cpu = false;       // leave out devices that cannot be used
-    std::vector<uint64_t> budgets;  // the most bytes to use of each device; 0: no limit; empty: no limits
+    std::vector<uint64_t> budgets;  // bytes to use of each device at most; 0: no limit; empty: no limits
     std::string overrides;       // "PATTERN=DEVICE,...": experts on another device than their layer; "": none
     int64_t n_host_experts = 0;  // experts of the first n layers stay on the backend; below 0: of the last n
     int64_t fit_context = 0;  // keep experts on the backend to leave room for a context of this length; 0: no
@@ -487,7 +487,7 @@ class Model {
         return all;
     }
 
-    // Of each device of memory(): its cache of experts.
+    // Returns the expert cache of each device of memory().
     std::vector<minim_expert_cache> expert_caches() const {
         std::vector<minim_expert_cache> all(minim_model_device_count(handle_.get()));
         for (size_t i = 0; i < all.size(); ++i) {

@@ -28,7 +28,7 @@ class HostDevice;
 // allocates.
 struct StepLimits {
     int64_t n_rows = 0;     // rows of a step
-    int64_t n_context = 0;  // the most positions that a row attends to
+    int64_t n_context = 0;  // the maximum number of positions that a row attends to
     int64_t hidden = 0;
     int64_t n_head = 0;
     int64_t n_head_kv = 0;

@@ -22,7 +22,7 @@ inline constexpr uint64_t k_no_budget = UINT64_MAX;
 struct MemoryState {
     std::array<uint64_t, k_memory_uses> used_bytes = {};  // by use
     uint64_t kept_bytes = 0;                              // free, kept for later blocks
-    uint64_t budget_bytes = k_no_budget;                  // the most that may be used and kept
+    uint64_t budget_bytes = k_no_budget;                  // limit of what is used and kept
     uint64_t free_bytes = 0;  // bytes that can still be allocated, kept blocks included; UINT64_MAX: unknown
 
     uint64_t used(MemoryUse use) const noexcept { return used_bytes[static_cast<size_t>(use)]; }

@@ -40,7 +40,7 @@ struct Plugin {
     const char* build;
     // Returns all devices, usable or not.
     std::vector<DeviceInfo> (*devices)();
-    // Opens a device. `budget_bytes`: the most memory to allocate, UINT64_MAX for all of it. Throws not_found or
+    // Opens a device. `budget_bytes`: the maximum memory to allocate, UINT64_MAX for all of it. Throws not_found or
     // unsupported with the reason, or what allocation throws.
     std::shared_ptr<const Backend> (*open)(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes);
 };

@@ -7,11 +7,11 @@
 
 namespace minim {
 
-// Where the system describes control groups. Tests put other files there.
+// The files in which the system describes control groups. Tests use files of their own.
 struct ControlGroupFiles {
     const char* groups = "/proc/self/cgroup";     // the path of the process's group in each hierarchy
-    const char* mounts = "/proc/self/mountinfo";  // where hierarchies are mounted
-    const char* usual_folder = "/sys/fs/cgroup";  // where they are looked for if no mount shows the group
+    const char* mounts = "/proc/self/mountinfo";  // the mounted hierarchies
+    const char* usual_folder = "/sys/fs/cgroup";  // their folder if no mount shows the group
 };
 
 // Returns the cores that CPU quotas grant, rounded up; INT32_MAX without a quota.

@@ -68,7 +68,7 @@ bool is_refusal(int code) {
     }
 }
 
-// Where nothing can be flushed, what was written is as safe as it gets.
+// A file system that cannot flush makes the data no safer than this.
 void flush(int descriptor, const std::string& path) {
     while (::fsync(descriptor) != 0) {
         if (is_refusal(errno) || errno == EROFS) return;
@@ -164,7 +164,7 @@ void NewFile::take_permissions(const struct stat& old) const {
             mode &= ~k_group_permissions;
     }
     if ((own.st_mode & k_permissions) == mode) return;  // some file systems have one mode for all files
-    // Where permissions cannot be set, the file keeps those it was created with: its owner's alone.
+    // If permissions cannot be set, the file keeps its first ones: only its owner can use it.
     if (::fchmod(draft_.descriptor, mode) != 0 && !is_refusal(errno))
         fail_io(path_, "set the permissions", errno);
 }
@@ -206,7 +206,7 @@ void NewFile::wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept {
 void NewFile::overwrite() const {
     struct stat info {};
     if (::fstat(draft_.descriptor, &info) != 0) fail_io(path_, "write", errno);
-    Draft to;  // a target that was not there before is removed if it cannot be completed
+    Draft to;  // a new target is removed if it cannot be completed
     if (::access(target_.c_str(), F_OK) != 0) to.name = target_;
     to.descriptor = ::open(target_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, info.st_mode & k_permissions);
     if (to.descriptor < 0) fail_io(path_, "write", errno);

@@ -72,7 +72,7 @@ constexpr size_t k_line_pair_bytes = 128;
 // The progress of a share and its thread. Each value is stored with 32 bits of its job's number, so that a new job needs no
 // reset.
 struct alignas(k_line_pair_bytes) Progress {
-    std::atomic<uint64_t> job_and_taken{0};  // job number and tasks taken of the share, 32 bits each
+    std::atomic<uint64_t> job_and_taken{0};  // (job number << 32) | number of tasks taken from this share
     std::atomic<uint32_t> finished{0};       // the last job of which the thread found no more tasks
 };
 

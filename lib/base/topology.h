@@ -11,7 +11,7 @@
 
 namespace minim {
 
-// The most nodes that one process can use; jobs have a queue for each.
+// The maximum number of nodes that one process can use; jobs have a queue for each.
 inline constexpr int32_t k_most_nodes = 16;
 
 struct MemoryNode {

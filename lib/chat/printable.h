@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which characters Python's repr() prints as they are; it escapes all others.
+// The characters that Python's repr() prints unchanged; it escapes all others.
 #pragma once
 
 namespace minim::chat {

@@ -465,7 +465,7 @@ class Builder {
     std::vector<uint32_t> visited_;
     uint32_t visit_ = 0;
     std::vector<int32_t> stack_;
-    std::vector<StateSet> by_symbol_;  // where the symbols of one DFA state lead
+    std::vector<StateSet> by_symbol_;  // the targets of one DFA state, by symbol
     size_t n_ways_ = 0;                // of all rules
 };
 

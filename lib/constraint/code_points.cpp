@@ -27,7 +27,7 @@ Part byte_ranges(Grammar& grammar, std::string_view first, std::string_view last
 // piece that differs in a byte must span all values of the bytes after it.
 void add_pieces(Grammar& grammar, char32_t first, char32_t last, int length, std::vector<Part>& pieces) {
     for (int i = 1; i < length; ++i) {
-        const char32_t below = (char32_t{1} << (6 * i)) - 1;  // what the last i bytes hold
+        const char32_t below = (char32_t{1} << (6 * i)) - 1;  // the bits of the last i bytes
         if ((first & ~below) == (last & ~below)) continue;
         if ((first & below) != 0) {
             add_pieces(grammar, first, first | below, length, pieces);

@@ -17,7 +17,7 @@ namespace {
 
 using json::Value;
 
-// The most names in one schema. Work and memory for names grow with the square of their number.
+// The maximum number of names in one schema. Work and memory for names grow with the square of their number.
 constexpr size_t k_most_names = 5000;
 
 constexpr auto k_copied = std::to_array<std::string_view>(

@@ -102,7 +102,7 @@ class Grammar {
     RuleId start_;
 };
 
-// The most repeats of a part: each repeat is a copy in the automaton.
+// The maximum number of repeats of a part: each repeat is a copy in the automaton.
 constexpr int64_t k_most_repeats = 100'000;
 
 // The largest count of Grammar::counted.

@@ -288,7 +288,7 @@ class Determiniser {
     std::string_view where_;
     std::vector<std::vector<bool>> class_is_in_;  // [class][set]
     std::vector<bool> class_is_word_;
-    Before before_;  // what is before the place where threads are closed
+    Before before_;  // the text before the place where threads are closed
     size_t work_ = 0;
     std::vector<uint32_t> visited_;  // by NFA state: the last visit
     uint32_t visit_ = 0;

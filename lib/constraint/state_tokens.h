@@ -85,7 +85,7 @@ class StateTokensFinder {
     Positions positions_;
     std::vector<Reference> references_;  // the last one used is last
 
-    // Of the current search:
+    // The current search:
     int32_t start_ = 0;                  // the state's position
     std::vector<int32_t> positions_of_;  // by place; for a state like a reference also k_dead or k_mixed
     std::vector<int32_t> place_of_;      // by position

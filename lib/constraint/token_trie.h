@@ -21,7 +21,7 @@ class TokenTrie {
         uint8_t byte;    // the last of the node's text
         uint16_t depth;  // bytes of the node's text; 1 for those that one byte leads to
         int32_t end;     // index behind the last node below this one
-        int32_t token;   // whose text this is, or -1
+        int32_t token;   // the token with this text, or -1
     };
     std::span<const Node> nodes() const noexcept { return nodes_; }
 

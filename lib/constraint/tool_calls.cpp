@@ -67,7 +67,7 @@ class Writer {
   private:
     // The limits of a tool's work are its own, as long as the tools do not need very much together.
     void begin_tool() {
-        constexpr size_t k_most_tools = 8;  // that reach a limit
+        constexpr size_t k_most_tools = 8;  // tools that may all reach the limits
         n_members_ += work_.n_members;
         n_checked_ += work_.n_checked;
         n_states_ += work_.n_states;

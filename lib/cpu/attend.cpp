@@ -330,7 +330,7 @@ void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args)
     };
     if (args.n == 1 && machine.pool.n_threads() > 1 && block_of(0, 0).n_spans() > 1)
         return attend_long_row(machine, scratch, args, block_of(0, 0));
-    // The last rows of a prompt attend to the most positions. They are computed first, so that no thread ends late with one of
+    // The last rows of a prompt attend to more positions than others. They are computed first, so that no thread ends late with one of
     // them.
     machine.pool.run(n_runs * args.n_head_kv, [&](int64_t task, int32_t thread) {
         const QueryBlock block = block_of(n_runs - 1 - task / args.n_head_kv, task % args.n_head_kv);

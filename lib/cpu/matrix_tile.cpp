@@ -21,7 +21,7 @@ constexpr int64_t k_thread_tiles = 16;
 // Rows decoded to floats at a time: few enough to stay in the second-level cache.
 constexpr int64_t k_decoded_rows = 8;
 
-// Returns the most bytes that a panel takes. The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at
+// Returns the maximum number of bytes that a panel takes. The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at
 // most 4.
 constexpr int64_t packed_panel_bytes(int64_t cols) {
     return round_up_64(panel::k_panel_rows * (cols + cols / 16 + 4));

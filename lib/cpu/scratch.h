@@ -16,7 +16,7 @@ namespace minim::cpu {
 // Returns the bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
 int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
-// The most rows of an expert's gate and up, and the most tokens, whose products a thread of experts() has in scratch at a time.
+// The maximum number of rows of an expert's gate and up, and of tokens, whose products a thread of experts() has in scratch at a time.
 inline constexpr int64_t k_gate_tile_rows = 256;
 inline constexpr int64_t k_gate_tile_tokens = 128;
 
@@ -57,7 +57,7 @@ class CpuScratch : public backend::Scratch {
     static uint64_t bytes_for(const backend::StepLimits& limits, int32_t n_threads);
 
     backend::StepLimits limits;
-    int64_t max_cols;  // the most columns of an input of linear()
+    int64_t max_cols;  // the maximum number of columns of an input of linear()
 
     // Quantised inputs, by Activation; [f32] stays null. [n_rows] rows of max_cols.
     std::byte* input[k_activation_count] = {};

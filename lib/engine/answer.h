@@ -34,7 +34,7 @@ struct GenerateParams {
     int64_t min_tokens = 0;              // the fewest tokens before an end token
     bool ignore_end = false;             // end tokens are tokens like any other
     bool penalize_added_tokens = false;  // penalties spare markup and tool calls unless asked
-    int64_t max_reasoning = 0;           // the most tokens of reasoning; 0: no limit
+    int64_t max_reasoning = 0;           // the maximum number of tokens of reasoning; 0: no limit
     int64_t n_loop = 0;                  // end after this many tokens of repetition; 0: never
     int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
     std::vector<std::string> stop_texts;
@@ -68,7 +68,7 @@ struct AnswerState {
     int64_t prompt_us = 0;      // until the first token
     int64_t generate_us = 0;    // from the first token to the last one
     uint64_t seed = 0;
-    // Of a request to an engine:
+    // Fields of a request to an engine:
     int64_t n_cached = 0;     // tokens of the prompt that the prefix cache had
     int64_t n_preempted = 0;  // how often it was preempted because memory was short
     int64_t queue_us = 0;     // from submission until it was started

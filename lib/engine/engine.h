@@ -36,10 +36,10 @@ struct EngineParams {
     std::optional<Format> v_format;
     int64_t n_requests = 64;    // running at once; others wait
     int64_t n_batch = 0;        // rows of a step; 0: Model::prompt_rows(), but at least n_requests
-    int64_t n_prompt_rows = 0;  // the most rows of prompts in a step while answers are running; 0: a quarter
+    int64_t n_prompt_rows = 0;  // limit of prompt rows in a step while answers are running; 0: a quarter
     bool keep_prefixes = true;  // pages of ended requests stay in the prefix cache
-    int64_t n_context =
-        0;  // the most tokens of one request, at most n_kv_tokens; 0: the trained context or what fits
+    // The maximum number of tokens of one request, at most n_kv_tokens; 0: the trained context or what fits.
+    int64_t n_context = 0;
     bool fewer_requests = false;  // n_requests may be reduced if memory is short; without n_kv_tokens
     bool warm_up = false;         // compute two small steps before the first request
 };
@@ -177,7 +177,7 @@ class Engine {
     std::mutex look_mutex_;
     Clock::time_point last_look_;     // the last check whether the step is still wanted
     Clock::duration longest_wait_{};  // between two such checks of the step
-    int64_t n_prompt_rows_;           // the most rows of prompts in a step: adapted to these times
+    int64_t n_prompt_rows_;  // the maximum number of rows of prompts in a step: adapted to these times
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;

@@ -40,7 +40,8 @@ float narrow(double value) {
 }
 
 constexpr GenerateOption k_options[] = {
-    integer("max_tokens", 0, k_largest_integer, 0, "the most tokens to generate; 0: no limit but the context",
+    integer("max_tokens", 0, k_largest_integer, 0,
+            "the maximum number of tokens to generate; 0: no limit but the context",
             [](P& p, int64_t v) { p.max_tokens = v; }),
     integer("min_tokens", 0, k_largest_integer, 0, "the fewest tokens before an end token is allowed",
             [](P& p, int64_t v) { p.min_tokens = v; }),
@@ -88,7 +89,7 @@ constexpr GenerateOption k_options[] = {
                 p.has_seed = true;
             }),
     integer("max_reasoning_tokens", 0, k_largest_integer, 0,
-            "the most tokens of reasoning before it is closed; 0: no limit",
+            "the maximum number of tokens of reasoning before it is closed; 0: no limit",
             [](P& p, int64_t v) { p.max_reasoning = v; }),
     integer("loop_tokens", 0, 65536, 0,
             "end if the last N tokens are one block, repeated at least four times; 0: go on",

@@ -71,7 +71,7 @@ class Scheduler {
     // that it agrees with. Throws as Answer::choose.
     void choose(Sequence& sequence);
 
-    // Return a row of logits, [n_vocab], copied from the device first if it is there; and a row to store known logits in. logits()
+    // Return a row of logits, [n_vocab], copied from the device first if necessary; and a row to store known logits in. logits()
     // throws format if they are not finite.
     std::span<const float> logits(int64_t row);
     std::span<float> put_logits(int64_t row);

@@ -68,7 +68,10 @@ KvFileHeader read_header(const Source& source, std::string_view magic);
 // Returns the layout of the header. Throws format with reason `value`, `type` or `format` for an impossible one.
 backend::KvLayout layout_of(const KvFileHeader& header, const std::string& path);
 
-enum class Behind : uint8_t { nothing, anything };  // what may follow the file's bytes in the source
+enum class Behind : uint8_t {
+    nothing,
+    anything
+};  // the allowed content of the source after the file's bytes
 
 // Throws format if the size of the source differs from the size in its header, or from the size that its counts give.
 void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes,

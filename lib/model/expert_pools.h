@@ -21,8 +21,7 @@ struct PoolSources {
     std::span<const weights::WeightSpec> specs;
     const Weights& weights;
     const weights::Reader& reader;
-    std::vector<std::span<const std::byte>>
-        host_memory;  // that has weights, without what is mapped from files
+    std::vector<std::span<const std::byte>> host_memory;  // host memory with weights, without mapped files
 };
 
 // Returns one pool for each stage; null if the stage shares no layer's experts with the host. Throws what ExpertPool()

@@ -43,7 +43,7 @@ struct OpenOptions {
     bool prefault = false;  // prefault mapped weights before the model is ready
     runtime::ExpertMoves expert_moves =
         runtime::ExpertMoves::reproducible;  // for stages with room for a cache of experts
-    std::string expert_profile = {};         // read if it is there (expert_profile.h); empty: none
+    std::string expert_profile = {};         // read if it exists (expert_profile.h); empty: none
     std::string chat_template = {};          // text, in place of the checkpoint's templates; empty: none
     bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
 };

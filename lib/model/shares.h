@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which weights of a model each device has, given the stages of its layers.
+// The weights of a model that each device has, given the stages of its layers.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Share {
     // Layers whose attention, norms, router and KV cache it has.
     int64_t first_layer = 0;
     int64_t n_layer = 0;
-    std::vector<int64_t> expert_layers = {};  // whose experts it has, in ascending order
+    std::vector<int64_t> expert_layers = {};  // layers whose experts the device has, in ascending order
     bool has_embedding = false;
     bool has_output = false;
 

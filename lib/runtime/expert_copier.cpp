@@ -21,7 +21,7 @@ Copy copy_of(const backend::Backend& device, const WeightSpec& weight, const Exp
     return device.packs(weight.format) ? Copy::panels : Copy::buffered;
 }
 
-// Returns the most bytes of a matrix that needs the buffer.
+// Returns the maximum number of bytes of a matrix that needs the buffer.
 uint64_t buffer_bytes(const backend::Backend& device, std::span<const PooledLayer> layers) {
     uint64_t most = 0;
     const auto look_at = [&](const WeightSpec& weight, const ExpertStack& on_host) {

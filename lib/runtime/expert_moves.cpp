@@ -18,8 +18,8 @@ constexpr double k_most_half_lives = 512.0;
 // An expert moves in only if its count is larger than its victim's by this factor: else two experts with similar counts
 // would replace each other again and again.
 constexpr double k_lead = 1.25;
-// A step may start one move for this number of layers. So copies take the same part of a step's time whatever the depth of the
-// model: with experts of 7.5 MB and 50 GB/s, 20 of the 300 us or so of a layer.
+// At most one move a step for this number of layers, so that copies take a constant share of a step: with experts of 7.5 MB
+// and 50 GB/s, about 20 of the 300 us of a layer.
 constexpr size_t k_layers_a_move = 8;
 // Steps between the start of a copy and the first that finds the expert on the device.
 constexpr int64_t k_steps_until_here = 2;

@@ -14,7 +14,7 @@
 namespace minim::runtime {
 namespace {
 
-// The most rows of a step in which the host's threads stay awake. With more rows a layer takes milliseconds, so the
+// The maximum number of rows of a step in which the host's threads stay awake. With more rows a layer takes milliseconds, so the
 // time to wake the threads does not matter.
 constexpr int64_t k_most_awake_rows = 64;
 

@@ -36,7 +36,7 @@ class Logits {
 
     // Returns whether logits stay on the device until the next step, with top-k available.
     bool stay() const noexcept { return shortlists_ != nullptr; }
-    // Returns the most rows of a group.
+    // Returns the maximum number of rows of a group.
     int64_t group_rows() const noexcept;
 
     // Begins a step in which n_wanted rows request logits.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer whose experts lie with the host, and how a copy of one of them lies in a device's memory: gate, up, down.
+// A layer whose experts are in host memory, and how a copy of one of them lies in a device's memory: gate, up, down.
 #pragma once
 
 #include <cstddef>

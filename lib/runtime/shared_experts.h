@@ -6,7 +6,7 @@
 // It hands the list to the thread that drives the device, and computes the remaining experts while that thread copies:
 //
 //     driving thread                        answering thread
-//     post, experts that are there          wait(turn), choose
+//     post, cached experts                  wait(turn), choose
 //     copy chunk, compute chunk, ...        experts that are neither there nor copied
 //     collect, add                          answer(turn)
 #pragma once
@@ -79,9 +79,9 @@ class SharedExperts {
     std::unique_ptr<backend::Exchange> exchange_;
 
     // For steps that copy experts; empty if no step may:
-    std::unique_ptr<backend::Memory> present_;  // on the device: table of experts that are there or copied
+    std::unique_ptr<backend::Memory> present_;          // on the device: table of cached and copied experts
     std::unique_ptr<backend::Memory> present_on_host_;  // the same, on its way
-    std::vector<int32_t> n_slots_;                      // [n_expert]: slots of each expert that is not there
+    std::vector<int32_t> n_slots_;                      // [n_expert]: slots of each expert that is not cached
     std::vector<uint8_t> elsewhere_;                    // [n_expert]: 1 for what the host does not compute
     backend::ExpertWeights on_host_;                    // of the layer, with `elsewhere_`
     bool may_copy_ = false;                             // the running step

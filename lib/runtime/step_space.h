@@ -19,9 +19,9 @@
 
 namespace minim::runtime {
 
-// The most rows of a step: the grids of GPU kernels are limited to four times that.
+// The maximum number of rows of a step: the grids of GPU kernels are limited to four times that.
 inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
-// The most rows of a step with a prompt, if the caller does not state them.
+// The maximum number of rows of a step with a prompt, if the caller does not state them.
 inline constexpr int64_t k_default_step_rows = 512;
 
 // A device, other than the stage's own, that has experts of the stage's layers.

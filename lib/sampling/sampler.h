@@ -98,7 +98,7 @@ class Sampler {
 
     std::vector<float> adjusted_;    // the row after penalties, bias and masks
     ShortRow short_row_;             // the same if only the top-k of the row is on the host
-    bool is_short_ = false;          // which of the two is used
+    bool is_short_ = false;          // true: short_row_ is used
     std::vector<int32_t> changing_;  // ids whose logits change
     Ranking ranking_;                // of the row
 };

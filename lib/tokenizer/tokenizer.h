@@ -18,7 +18,7 @@
 
 namespace minim::tokenizer {
 
-// Which added tokens are recognised in text.
+// The added tokens that are recognised in text.
 enum class Specials : uint8_t {
     exact,  // all: for text that a chat template wrote
     safe,   // user-defined ones only, so that `[e~[` in a user's message cannot end it
@@ -40,7 +40,7 @@ class Tokenizer {
     std::vector<int32_t> encode(std::string_view text, Specials specials) const;
     void encode_append(std::string_view text, Specials specials, std::vector<int32_t>& out) const;
 
-    // Adds bos and eos as the vocabulary's add_bos and add_eos say, unless they are there already.
+    // Adds bos and eos as the vocabulary's add_bos and add_eos say, unless the tokens already have them.
     void add_special(std::vector<int32_t>& ids) const;
 
     // Returns the bytes of the tokens, which may end within a character; `skip_special` leaves out control tokens.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which experts a synthetic model chooses. Its routers score experts by chance; a bias makes some more likely than others, so
+// The choice of experts in a synthetic model. Its routers score experts by chance; a bias makes some more likely than others, so
 // that caches of experts can be measured without real weights.
 #pragma once
 

@@ -27,7 +27,7 @@ using weights::WeightSpec;
 
 // The alignment of every matrix: for a cache line on the host, for a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
-// The most random bytes that are on the host at a time.
+// The maximum number of random bytes that are on the host at a time.
 constexpr uint64_t k_piece_bytes = uint64_t{16} << 20;
 // The scale of what a layer adds to the residual stream. Random bytes are mostly numbers of one sign, and without the
 // scale, what layers add would soon outweigh the token. Then nearly all tokens would choose the same experts.

@@ -52,7 +52,7 @@ struct SyntheticModel {
 };
 
 struct SyntheticOptions {
-    bool packs = true;  // where the device packs the format
+    bool packs = true;  // true: weights are packed if the device packs their format
     weights::Expand expand =
         weights::Expand::automatic;  // as those of a file; never where a device has a cache of experts
     runtime::ExpertMoves moves = runtime::ExpertMoves::reproducible;

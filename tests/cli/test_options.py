@@ -419,7 +419,7 @@ class Published(unittest.TestCase):
                 if refused:
                     self.assertEqual(code, 2, log)
                     self.assertIn(refused, log)
-                elif "modelopt_fp4" in words:  # which minim-tiny is not
+                elif "modelopt_fp4" in words:  # minim-tiny has another format
                     self.assertEqual(code, 1, log)
                     self.assertIn("--quantization: the checkpoint is not 'modelopt_fp4' but 'gguf'", log)
                 elif code == 1:  # the device that the line names does not exist

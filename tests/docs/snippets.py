@@ -25,7 +25,7 @@ class Block:
     language: str
     code: str
     mark: str = ""  # "not run", "calls", "part of" or nothing
-    text: str = ""  # what the mark says
+    text: str = ""  # the text of the mark
 
     def __str__(self):
         return f"{self.page}:{self.line}"

@@ -37,7 +37,7 @@ struct RingKernel {
         start(0);
         int32_t sum = 0;
         for (int stage = 0; stage < k_stages; ++stage) {
-            if (copies_too_soon) start(stage + 1);  // where others may still read the stage before
+            if (copies_too_soon) start(stage + 1);  // others may still read the stage before
             t.template copies_wait<copies_too_soon ? 1 : 0>();
             t.sync();
             if (!copies_too_soon) start(stage + 1);

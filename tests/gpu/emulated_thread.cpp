@@ -212,7 +212,7 @@ class EmulatedBlock {
     size_t n_;
     std::vector<Warp> warps_;
     Barrier barrier_;
-    std::source_location place_;  // where the first waiting thread came to the barrier
+    std::source_location place_;  // the barrier at which the first waiting thread arrived
     Barrier stages_barrier_;
     size_t n_at_stages_ = 0;
     std::vector<EmulatedThread> threads_;
@@ -254,7 +254,7 @@ class EmulatedGrid {
     const Emulation& how() const { return how_; }
     const int& has_inputs() const { return has_inputs_; }
 
-    // Called if the thread whose turn it is waits for something. Returns when that is there.
+    // Called if the thread whose turn it is must wait for an event. Returns after the event.
     void give_turn() { leave(running_->fiber()); }
     // Called if the thread does not wait, but other threads may go ahead here: those of the other block or of both.
     void let_others() {
@@ -384,7 +384,7 @@ Emulation& emulation() {
 
 namespace {
 
-// The most kernels that may have threads on a device at a time.
+// The maximum number of kernels that may have threads on a device at a time.
 constexpr size_t k_most_in_flight = 4;
 
 struct InFlight {

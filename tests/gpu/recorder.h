@@ -15,7 +15,7 @@ struct RecordedWork {
     bool waits_for_host = false;    // one that does not end before another thread has done its part
 };
 
-// Where this thread's work is recorded; null: it is done at once.
+// The recorder of this thread's work; null: work is done at once.
 inline RecordedWork*& recording() {
     static thread_local RecordedWork* work = nullptr;
     return work;
@@ -26,7 +26,7 @@ struct Records {
     bool refuse = false;         // no record can be begun
     bool fail = false;           // no record can be ended
     bool refuse_early = false;   // no record with a kernel that starts early can be ended
-    bool spoil = false;          // what is recorded meets an error
+    bool spoil = false;          // the recorded work meets an error
     bool no_room = false;        // no record can be started
     int64_t fail_at_repeat = 0;  // the start of a record that fails, the first being 1
     int64_t n_asked = 0;         // starts of records, whether or not they failed
@@ -75,7 +75,7 @@ inline int64_t& copies_to_device() {
     return count;
 }
 
-// The most copies from pinned memory that were postponed at a time.
+// The maximum number of copies from pinned memory that were postponed at a time.
 inline size_t& most_late_copies() {
     static size_t count = 0;
     return count;

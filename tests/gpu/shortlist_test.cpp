@@ -24,7 +24,7 @@ using backend::Arithmetic;
 
 constexpr float k_infinity = std::numeric_limits<float>::infinity();
 
-// The top-k that the device reports for rows of logits, which lie there one after the other.
+// The top-k that the device reports for consecutive rows of logits in its memory.
 class Tops {
   public:
     explicit Tops(int64_t n_vocab)

@@ -24,7 +24,7 @@ from tensors import Tensor, tensor
 
 ATTENTION = r"self_attn\.[qkvo]_proj$"
 EXPERTS = r"\.experts\.\d+\.w[123]$"
-LINEARS = f"{ATTENTION}|{EXPERTS}"  # what quantisers pack; the router and lm_head stay as they are
+LINEARS = f"{ATTENTION}|{EXPERTS}"  # the weights that quantisers pack; the router and lm_head stay as they are
 
 
 class Model:

@@ -138,7 +138,7 @@ TEST_CASE("stream: experts are copied for steps while others move in and out") {
     }
 }
 
-TEST_CASE("stream: a step copies the bytes of the rule, nothing that is there and nothing without a slot") {
+TEST_CASE("stream: a step copies the bytes of the rule, no cached expert and none without a slot") {
     const SixLayers six;
     for (const double break_even : {0.0, 2.0, 12.0, 30.0, k_never}) {
         for (const int64_t chunk_experts : {1, 3, 100}) {

@@ -60,7 +60,7 @@ TEST_CASE(
                 "sim:" + std::to_string(device),
                 [&](const sim::Options& options) { return with(device, options, peers); }, load_and_talk);
             CHECK(failures.allocations >= 3);  // weights, two sessions' activations
-            // Of two steps: x and routing for each layer's experts, and x back.
+            // Two steps have these copies: x and routing for each layer's experts, and x back.
             CHECK(failures.transfers >= 2 * 2 * 2);
             CHECK(failures.operations >= 2 * 2 * 4);
         }

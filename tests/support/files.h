@@ -26,7 +26,7 @@ inline std::string text_of(const std::string& path) {
     return std::move(text).str();
 }
 
-// Writes a file, in the place of one that is there. Throws std::runtime_error if it cannot.
+// Writes a file, or replaces an existing one. Throws std::runtime_error if it cannot.
 inline void write_bytes(const std::string& path, std::span<const std::byte> bytes) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

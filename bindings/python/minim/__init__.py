@@ -404,7 +404,7 @@ class DeviceMemory(typing.NamedTuple):
     work: int
     free: typing.Optional[int]  # None if unknown
     kept: int  # unused, kept for later sessions; part of `free`
-    budget: typing.Optional[int]  # the most that may be allocated; None: no limit
+    budget: typing.Optional[int]  # limit of allocations; None: no limit
     n_expert_layers: int  # layers whose experts it has
     token_in: int  # received from other devices for each token of a step
     token_out: int
@@ -428,7 +428,7 @@ class Model(abi.Handle):
     devices    devices for the layers: "cuda:0", "cuda:0, cuda:1" or a list of names (or Devices), each with a budget if need be ("cuda:0=20GiB",
                "cuda:0=0.9"); "auto": all usable devices; None or []: all layers are on `backend`
     split      shares of the layers, one for each device; None: in proportion to the memory that may be used
-    budgets    the most to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; one for all devices, or a
+    budgets    the maximum to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; one for all devices, or a
                list; None: no limits
     device_layers     the number of layers on the devices, the last ones of the model; None: all
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
@@ -1347,7 +1347,7 @@ class Engine(_ModelPart):
     """Serves many requests at once, on a thread of its own. close() ends the running requests.
 
     kv_tokens: the size of the KV cache in tokens, for all requests and cached prefixes together.
-    context: the most tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
+    context: the maximum number of tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
     kv: a format of the KV cache, or a pair, for K and for V.
     Sizes that are 0 become what fits; state() has them. fewer_requests: max_requests may be reduced too. warm_up: computes two small
     steps first.

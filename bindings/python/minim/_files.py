@@ -54,7 +54,7 @@ def at_position(file):
         yield descriptor
         position = os.lseek(descriptor, 0, os.SEEK_CUR)
     finally:
-        os.lseek(descriptor, ahead, os.SEEK_SET)  # where the buffer of the object takes it to be
+        os.lseek(descriptor, ahead, os.SEEK_SET)  # the position that the object's buffer assumes
         file.seek(position)
 
 

@@ -42,7 +42,7 @@ def _require(is_right: bool, name: str, value: typing.Any, rule: str) -> None:
 class SamplingParams:
     """Sampling options. top_k of 0 or -1: all tokens. max_tokens None: limited by the context only. seed None or -1: chance. logprobs: the
     number of alternatives to report with the log-probability of each token, at most 20. structured_outputs: a StructuredOutputsParams.
-    guided: a JSON Schema or a minim.Constraint. thinking_token_budget: the most tokens of reasoning. truncate_prompt_tokens: the number of
+    guided: a JSON Schema or a minim.Constraint. thinking_token_budget: the maximum number of tokens of reasoning. truncate_prompt_tokens: the number of
     last tokens of the prompt to keep. Fields of vLLM's class that are not listed here are refused, or warned about as without effect, if
     they ask for something.
     """

@@ -116,7 +116,7 @@ class Llama:
     to its end is ended by the next call of the same thread; other threads get an Error of status BUSY if it is not read for 2 seconds.
 
     model_path  a GGUF file or a safetensors folder
-    n_ctx       the most tokens of a conversation; 0: the context that the model was trained for, or what fits in memory
+    n_ctx       the maximum number of tokens of a conversation; 0: the context that the model was trained for, or what fits in memory
     n_batch, n_ubatch   rows of a prompt step: the smaller one; 0: what opening the model chose
     n_threads, n_threads_batch   threads for steps of one token, and for prompts; 0 or None: the cores that this process may use
     n_gpu_layers    the number of layers on the GPUs, the last ones of the model; below 0: all; 0 or None: none, or see `devices`

@@ -146,9 +146,9 @@ class LLM:
     """A model with an engine.
 
     model          path of a GGUF file or a safetensors folder
-    max_model_len  the most tokens of one request, prompt and answer; None: the context that the model was trained for, or what fits
-    max_num_seqs   the most requests at once; 0: the engine's default
-    max_num_batched_tokens   the most tokens of a step; None: the engine's default
+    max_model_len  the maximum number of tokens of one request, prompt and answer; None: the context that the model was trained for, or what fits
+    max_num_seqs   the maximum number of requests at once; 0: the engine's default
+    max_num_batched_tokens   the maximum number of tokens of a step; None: the engine's default
     kv_tokens      size of the KV cache in tokens; None: max_model_len for each of 8 requests, or what fits in memory
     kv             format of the KV cache, or a pair of those of K and V; kv_cache_dtype is its name in vLLM
     enable_prefix_caching    False: prompts that begin alike are evaluated again
@@ -160,7 +160,7 @@ class LLM:
     generation_config        "auto": default sampling is what the checkpoint recommends; "vllm": SamplingParams()
     override_generation_config   fields of the default sampling
     speculative_config       {"method": "ngram", "num_speculative_tokens": n}: tokens that are looked up in the text
-    max_logprobs   the most logprobs of a request, at most 20
+    max_logprobs   the maximum number of logprobs of a request, at most 20
     chat_template  the text of a Jinja template, or a file with one, in place of the checkpoint's; or the name of one of the checkpoint's
     options        other arguments of minim.Model: devices, threads, host_experts ... Parameters of vLLM's class that are not listed here
                    are refused, or get a warning that they have no effect, if they ask for something.

@@ -515,7 +515,7 @@ void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t
     }
 }
 
-// The most tokens that are multiplied while unpacking: at most four for formats whose unpacking uses many registers.
+// The maximum number of tokens that are multiplied while unpacking: at most four for formats whose unpacking uses many registers.
 template <class L, class P>
 inline constexpr int k_few_tokens =
     [] { return k_is_simple<L, P> || L::k_few_tokens < 4 ? L::k_few_tokens : 4; }();

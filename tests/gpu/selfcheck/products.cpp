@@ -68,7 +68,7 @@ std::vector<float> multiply(Device& device, const LinearCase& c, const std::vect
     const float* h = device.put(x);
     std::vector<LinearTask> tasks;
     for (const Matrix& weight : weights) {
-        // The last product is added to a sum that is there already.
+        // The last product is added to an existing sum.
         const std::vector<float> before(static_cast<size_t>(n * weight.rows), 0.5F);
         tasks.push_back({&weight, device.put(before), &weight == &weights.back()});
     }
@@ -150,7 +150,7 @@ std::vector<float> add_experts(Device& device, const ExpertWeights& weights, con
                                const std::vector<int32_t>& ids, const std::vector<float>& gates, int64_t n,
                                int64_t n_used) {
     const float* h = device.put(x);
-    float* y = device.put(x);  // added to what is there
+    float* y = device.put(x);  // added to the value in memory
     device.backend().experts(device.stream(), h, n, device.put(ids), device.put(gates), n_used, weights, y);
     return device.get(y, n * weights.down.rows);
 }

@@ -45,7 +45,7 @@ TEST_CASE("levels have the names that MINIM_CPU takes") {
     CHECK(to_string(CpuLevel::avx512_vbmi) == "avx512_vbmi");
 }
 
-TEST_CASE("MINIM_CPU chooses among the levels that are there") {
+TEST_CASE("MINIM_CPU chooses among the levels of the CPU") {
     for (const CpuLevel level : k_levels) {
         const std::string name(to_string(level));
         const Setting variable("MINIM_CPU", name.c_str());

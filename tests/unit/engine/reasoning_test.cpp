@@ -109,7 +109,7 @@ TEST_CASE("a block of reasoning after the first one gets what the budget has lef
     CHECK(due(reasoning).empty());
     CHECK(reasoning.barred() == markup.think);
     CHECK(reasoning.n_tokens() == 5);
-    // Where it comes all the same, it is closed at once, as often as it comes.
+    // A block that begins all the same is closed at once, each time.
     for (int i = 0; i < 3; ++i) {
         accept(reasoning, {70, markup.think});
         CHECK(due(reasoning) == closing);

@@ -282,7 +282,7 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     CHECK(plan.expert_device[0] == -1);
     CHECK(plan.cached_part[0] == 0.0);
 
-    // Of these devices one has room for the experts of its layers, and one has not.
+    // One of these devices has room for the experts of its layers, the other has not.
     c = {.devices = devices_of({12.0, 1.0}), .shares = {5, 5}};
     c.overrides = R"(blk\.(0|6)\..*exps=cpu)";
     plan = c.plan();

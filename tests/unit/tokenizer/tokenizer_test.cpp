@@ -85,7 +85,7 @@ TEST_CASE("an unused row's text is never recognised and never shown") {
     CHECK(tokenizer.token_bytes(s.unused).empty());
 }
 
-TEST_CASE("encode_append keeps what is there") {
+TEST_CASE("encode_append keeps earlier tokens") {
     const auto s = sample_vocabulary();
     const Tokenizer tokenizer(s.vocabulary, PieceRules::model, k_silent);
     Ids list = {7};

@@ -44,13 +44,13 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the most requests that run at once.
+    /// Sets the maximum number of requests that run at once.
     pub fn max_requests(mut self, count: i32) -> Self {
         self.0.n_requests = count;
         self
     }
 
-    /// Sets the most tokens of one request, prompt and answer.
+    /// Sets the maximum number of tokens of one request, prompt and answer.
     pub fn context(mut self, tokens: u64) -> Self {
         self.0.max_context = tokens;
         self
@@ -62,7 +62,7 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the most tokens of prompts in a step while answers are running.
+    /// Sets the maximum number of tokens of prompts in a step while answers are running.
     pub fn prompt_rows(mut self, tokens: i32) -> Self {
         self.0.n_prompt_rows = tokens;
         self

@@ -138,7 +138,7 @@ impl<'a> ModelOptions<'a> {
         self
     }
 
-    /// Sets the most bytes to use of each device; 0: no limit.
+    /// Sets the maximum number of bytes to use of each device; 0: no limit.
     pub fn budgets(mut self, bytes: &[u64]) -> Self {
         self.budgets = bytes.to_vec();
         self
@@ -320,7 +320,7 @@ impl SessionOptions {
         Self::default()
     }
 
-    /// Sets the most tokens. Default: the context that the model was trained for, or what fits in memory.
+    /// Sets the maximum number of tokens. Default: the context that the model was trained for, or what fits in memory.
     pub fn context(mut self, tokens: u64) -> Self {
         self.0.max_context = tokens;
         self

@@ -52,7 +52,7 @@ pub enum Reasoning {
 /// The options of parsing output.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputOptions<'a> {
-    /// Of the request, as JSON; `None`: no call is recognised.
+    /// The tools of the request, as JSON; `None`: no call is recognised.
     pub tools: Option<&'a str>,
     /// How reasoning is returned.
     pub reasoning: Reasoning,

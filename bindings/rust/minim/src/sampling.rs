@@ -68,7 +68,7 @@ impl Sampling {
         self
     }
 
-    /// Sets the most tokens of the answer.
+    /// Sets the maximum number of tokens of the answer.
     pub fn max_tokens(self, count: i64) -> Self {
         self.integer("max_tokens", count)
     }

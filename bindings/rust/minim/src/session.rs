@@ -122,7 +122,7 @@ impl Session {
         self.len() == 0
     }
 
-    /// Returns the most tokens that it can have.
+    /// Returns the maximum number of tokens that it can have.
     pub fn context_size(&self) -> u64 {
         unsafe { sys::minim_session_context_size(self.handle) as u64 }
     }
