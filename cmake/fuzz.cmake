@@ -10,7 +10,7 @@ if(MINIM_FUZZ)
     target_link_options(minim_compile_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# What runs a target over files, compiled once for all of them.
+# The program that runs a target over files, compiled once for all targets.
 add_library(minim_run_corpus OBJECT ${PROJECT_SOURCE_DIR}/tests/fuzz/run_corpus.cpp)
 target_link_libraries(minim_run_corpus PRIVATE minim_compile_options)
 

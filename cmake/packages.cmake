@@ -24,7 +24,7 @@ endif()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# What programs need of other packages; ours stand beside one another in exactly one version.
+# The packages that programs depend on; ours stand beside one another in exactly one version.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(same "(= ${PROJECT_VERSION})")

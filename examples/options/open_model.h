@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options say of the runtime and the model, in the library's words.
+// Parameters of the library for the options of the runtime and the model.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace program {
 // Returns the options of a runtime, without a log.
 minim::RuntimeOptions runtime_options(const Options& options);
 
-// What room is left for on the devices, beside the weights.
+// The room that is left on the devices beside the weights.
 struct Room {
     int64_t n_context = 0;   // tokens of a context; 0: of an engine the longest that fits, else none
     int64_t n_requests = 0;  // of an engine; 0: of a session

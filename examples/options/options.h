@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options of minim and minim-server set. The table of options (table.h) says which option sets which field.
+// The values that options of minim and minim-server set. The table of options (table.h) says which option sets which field.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,7 @@ struct Section {
     std::span<const Row> rows;
 };
 
-// Whether an option of other programs has a value behind it.
+// The values that follow an option of other programs.
 enum class Takes { nothing, one, optional, toggle, many };  // toggle: on, off or auto may follow
 
 // Options of llama.cpp, ik_llama.cpp, vLLM and SGLang that minim has not.

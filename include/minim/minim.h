@@ -286,7 +286,7 @@ MINIM_API int32_t minim_has_feature(const char* name);
 
 /* ---------------------------------------------------------------------------------------------- errors */
 
-/* What is wrong with a bad file. */
+/* The fault of a bad file. */
 enum minim_reason {
     MINIM_REASON_NONE = 0,
     MINIM_REASON_TRUNCATED = 1,
@@ -603,7 +603,7 @@ enum minim_expand {
 /* Bytes of a cache of experts: all room that is left beside the context. */
 #define MINIM_EXPERT_CACHE_ROOM UINT64_MAX
 
-/* When experts of a cache change. */
+/* The time at which the experts of a cache change. */
 enum minim_expert_moves {
     MINIM_EXPERT_MOVES_AUTO = 0, /* REPRODUCIBLE; FIXED for `deterministic` models */
     /* Never: the experts that were cached first stay. */
@@ -829,7 +829,7 @@ typedef struct minim_expert_cache {
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_expert_cache(const minim_model* model, size_t index,
                                                                  minim_expert_cache* out, minim_error* err);
 
-/* Writes how often each expert was used of late, for `expert_profile`. An older file of that name is
+/* Writes how often each expert was used recently, for `expert_profile`. An older file of that name is
  * replaced once the new one is whole. Any thread. Errors: INVALID (no device has a cache), NOT_FOUND (no
  * such folder), IO. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_save_expert_profile(const minim_model* model,
@@ -957,7 +957,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize_with(const minim_mod
 
 /* ---------------------------------------------------------------------------------------- model output */
 
-/* How reasoning (the text up to "</think>") is returned. */
+/* The form in which reasoning (the text up to "</think>") is returned. */
 enum minim_reasoning {
     MINIM_REASONING_SPLIT = 0,        /* separate from the content, without the tags */
     MINIM_REASONING_APPEND_THINK = 1, /* in the content, with the tags: "<think>" is put before it */

@@ -499,7 +499,7 @@ class Model {
         return all;
     }
 
-    // Writes which experts were used of late, for ModelOptions::expert_profile.
+    // Writes which experts were used recently, for ModelOptions::expert_profile.
     void save_expert_profile(const std::string& path) const {
         detail::check([&](minim_error* error) {
             return minim_model_save_expert_profile(handle_.get(), path.c_str(), error);

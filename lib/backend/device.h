@@ -49,7 +49,8 @@ struct StepBatch {
     const void* calls = nullptr;
 };
 
-// How the steps of a device were executed so far, in all streams. A step that is cut into parts counts once for each part.
+// Counts of a device's steps so far, in all streams, by the way in which they were executed. A step that is cut into parts
+// counts once for each part.
 struct StepCounts {
     int64_t computed = 0;  // launched operation by operation
     int64_t recorded = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the host answers a device in the middle of a step: the device posts the inputs of a layer's experts and the choices, the
+// The exchange between the host and a device in the middle of a step: the device posts the inputs of a layer's experts and the choices, the
 // host computes the experts that are not on the device, and the device collects the outputs. A turn is one layer; turns of a
 // step are answered in order, each once. One stream and one answering thread.
 //

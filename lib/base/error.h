@@ -28,7 +28,7 @@ enum class Status : int32_t {
     internal = 12,
 };
 
-// What is wrong with a bad file; values equal the MINIM_REASON_* constants. `none` for every other error.
+// The fault of a bad file; values equal the MINIM_REASON_* constants. `none` for every other error.
 enum class Reason : int32_t {
     none = 0,
     truncated = 1,

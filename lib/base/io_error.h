@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the library reports errors of the operating system.
+// Reports of the operating system's errors.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still allocate.
+// The memory that this process may still allocate.
 #pragma once
 
 #include <cstdint>

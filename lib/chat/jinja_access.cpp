@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How values of templates are taken apart: attributes, items, slices, and what a loop runs over.
+// Access to parts of template values: attributes, items, slices, and what a loop runs over.
 #include <algorithm>
 #include <limits>
 #include <optional>

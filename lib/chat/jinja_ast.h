@@ -49,7 +49,7 @@ struct Expr {
     size_t depth = 1;  // of the tree below
 };
 
-// What a value is bound to: a name, an attribute of a namespace, or a tuple of targets.
+// The target that a value is bound to: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
     std::string name;
     std::string attribute;  // "": the name itself

@@ -71,7 +71,7 @@ class OutputParser {
         after_inner_call,  // after </parameter></invoke>, and perhaps the block's closer, of a call that a value shows
         finished,
     };
-    // What tail_ contains, which may be the end of a value: whitespace only, or also this closer.
+    // The content of tail_, which may be the end of a value: whitespace only, or also this closer.
     enum class Tail : uint8_t { space, invoke_close, block_close };
 
     struct StoredDelta {

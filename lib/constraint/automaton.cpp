@@ -194,7 +194,7 @@ class Builder {
         }
     }
 
-    // Whether the text can end from each state on, and each rule has a text that is not empty.
+    // Facts about states and rules: whether the text can end from a state on, and whether a rule has a text that is not empty.
     struct Ends {
         std::vector<uint8_t> can_end;
         std::vector<uint8_t> has_text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a text may pass the counted states of a rule (Grammar::counted): a place in such a rule has a count, and the states
+// Limits on how often a text may pass the counted states of a rule (Grammar::counted): a place in such a rule has a count, and the states
 // have no copies. For 5,000 characters without "</parameter>", 13 states with a count take the place of 65,000 states.
 //
 // From some states and counts no end can be reached: after 4,999 of 5,000 characters, `ab` cannot follow. Counter knows from which:

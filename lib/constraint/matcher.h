@@ -44,7 +44,7 @@ class Matcher {
         return (allowed_[static_cast<size_t>(token) / 64] >> (static_cast<size_t>(token) % 64) & 1) != 0;
     }
     void allow_from(std::span<const Positions::Place> places);  // of one state and count
-    // How far a text is.
+    // The progress of a text.
     struct Progress {
         bool waits_for_start;  // for starts_after
         bool has_started;

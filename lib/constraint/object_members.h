@@ -13,7 +13,7 @@ namespace minim::constraint {
 
 class JsonSchema;
 
-// How one member is written.
+// The form of one member.
 struct MemberWriting {
     std::function<Part(const std::string& name, const json::Value& schema)> named;
     // Returns a member whose name is any of `names`; nullptr: any name.

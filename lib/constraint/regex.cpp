@@ -78,7 +78,7 @@ class Determiniser {
     };
     using PromiseList = std::vector<Promise>;
 
-    // What is known of the text before a place.
+    // The known facts about the text before a place.
     struct Before {
         bool is_start = false;
         bool is_word = false;                             // the last character

@@ -163,7 +163,7 @@ Config config_from_gguf(const Metadata& metadata, const Logger& log) {
     const checkpoint::MetaValue* name = metadata.find("general.name");
     if (name != nullptr && name->type == checkpoint::MetaType::string)
         config.name = std::string(name->string_at(0));
-    // Whether block_count includes the layers of multi-token prediction, the tensors show (mtp_layers.h).
+    // The tensors show whether block_count includes the layers of multi-token prediction (mtp_layers.h).
     config.n_layer = keys.required("block_count");
     config.n_mtp_layer = keys.integer_or("nextn_predict_layers", 0);
     config.hidden = keys.required("embedding_length");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each expert of a model is used, kept in a file from one run to the next, so that a cache of experts begins
+// Counts of the uses of each expert of a model, kept in a file from one run to the next, so that a cache of experts begins
 // with the experts that are used most.
 #pragma once
 

@@ -15,7 +15,7 @@
 
 namespace minim::panel {
 
-// How the codes of a format are multiplied (scalar/lanes.h).
+// The way in which the codes of a format are multiplied (scalar/lanes.h).
 enum class Codes : uint8_t {
     small,  // 0 .. k_largest <= 127: the number plus k_offset
     wide,   // signed bytes

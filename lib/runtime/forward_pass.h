@@ -64,7 +64,7 @@ class ForwardPass {
         const CancelToken* cancel;
         const LayerObserver& observer;
         int64_t n_wanted;  // rows whose logits are requested
-        // Whether devices may record it: all rows want logits, which are computed at once.
+        // True if devices may record the step: all rows want logits, which are computed at once.
         bool is_repeatable;
         int64_t n;  // rows by now: fewer after the last attention if not all logits are wanted
     };

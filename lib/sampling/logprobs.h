@@ -15,7 +15,7 @@ struct TokenProbability {
     float logprob;
 };
 
-// What turns a row's logits into log-probabilities.
+// The terms that turn a row's logits into log-probabilities.
 struct LogNormaliser {
     float highest;   // the row's highest logit
     double log_sum;  // ln of the sum of exp(logit - highest)

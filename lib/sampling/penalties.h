@@ -11,7 +11,7 @@
 
 namespace minim::sampling {
 
-// How often each id occurs in a window that tokens enter and leave. `ids` lists the ids with a count above 0.
+// Counts of each id in a window that tokens enter and leave. `ids` lists the ids with a count above 0.
 class TokenCounts {
   public:
     void resize(int32_t n_vocab);  // and clear

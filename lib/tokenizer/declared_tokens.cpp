@@ -165,7 +165,7 @@ std::vector<DeclaredToken> declared_tokens(const Value& config) {
     for (const char* key :
          {"additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens"})
         append_list(config, key, tokens);
-    // What is named as special is special, whatever its own flag says.
+    // A token that is named as special is special, whatever its own flag says.
     std::unordered_set<std::string> special;
     for (size_t i = n_decoder; i < tokens.size(); ++i) special.insert(tokens[i].text);
     for (size_t i = 0; i < n_decoder; ++i)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions and the engine save: shared prefixes, saved states, draft tokens; how soon a step is cancelled.
+"""Measures what sessions and the engine save: shared prefixes, saved states, draft tokens; how soon a step is cancelled.
 
     engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--threads N]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a job of two short tasks takes when it comes some time after the last one, as the host's share of a layer does while
+// Measures how long a job of two short tasks takes if it comes some time after the last one, as the host's share of a layer does while
 // a device computes the rest of it: with workers that may fall asleep in between, and with workers that are kept awake.
 //
 //   wake_bench [GAP_US] [THREADS]     100 us and 2 threads unless said otherwise

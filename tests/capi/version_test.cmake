@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Whether the installed package takes itself for compatible with a version, but not with another major version.
+# Checks that the installed package takes itself for compatible with a version, but not with another major version.
 #   cmake -DPREFIX=... -DVERSION=... -P version_test.cmake
 file(GLOB_RECURSE script ${PREFIX}/*/minim-config-version.cmake)
 foreach(wanted ${VERSION} 1.0.0)

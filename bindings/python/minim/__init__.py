@@ -628,7 +628,7 @@ class Model(abi.Handle):
 
     @property
     def expert_cache(self):
-        """What the devices' caches of experts did since the model was opened: a dict with "places", "hits", "misses", "moves",
+        """Counts of the devices' caches of experts since the model was opened: a dict with "places", "hits", "misses", "moves",
         "bytes" (of the devices' memory) and "moved_bytes"."""
         total = dict.fromkeys(("places", "hits", "misses", "moves", "bytes", "moved_bytes"), 0)
         for index in range(self._get("model_device_count")):
@@ -639,7 +639,7 @@ class Model(abi.Handle):
         return total
 
     def save_expert_profile(self, path):
-        """Writes how often each expert was used of late, for Model(expert_profile=...)."""
+        """Writes how often each expert was used recently, for Model(expert_profile=...)."""
         self._check("model_save_expert_profile", _path(path))
 
     def layer_devices(self, layer):

@@ -50,7 +50,7 @@ class Status(Named):
 
 
 class Reason(Named):
-    """What is wrong with a bad file."""
+    """The fault of a bad file."""
 
     TRUNCATED = "truncated", 1
     FORMAT = "format", 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What minim.LLM asks about a checkpoint before it opens it: its quantization, and the size of its experts."""
+"""The facts that minim.LLM needs before it opens a checkpoint: its quantization, and the size of its experts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_quantization(path: typing.Any, wanted: typing.Optional[str]) -> None:
 
 
 def host_experts_of(path: typing.Any, gib: float, n_devices: int) -> int:
-    """How many layers have experts of `gib` GiB for each device, rounded up: those that stay in host memory."""
+    """Returns the number of layers whose experts stay in host memory: `gib` GiB of experts for each device, rounded up."""
     bytes_by_layer: typing.Dict[int, int] = {}
     with minim.Checkpoint(path) as checkpoint:
         for tensor in checkpoint.tensors:

@@ -44,7 +44,7 @@ def prompt_text(messages: list[Message], tools: list[dict[str, Any]] | None = No
 
 
 def expected_text(thought: str, answer: str) -> str:
-    """What follows THINK_START."""
+    """Returns the text after THINK_START."""
     return f"{thought}\n</think>\n\n{answer}"
 
 

@@ -162,7 +162,7 @@ def write_json(path: Path, value: Any, indent: int = 2) -> None:
 
 
 class Exporter:
-    """What all folders share: the reference weights, the tokenizer and the template."""
+    """The parts that all folders share: the reference weights, the tokenizer and the template."""
 
     def __init__(self, checkpoint: Path, tokenizer: Path, template: Path, output: Path) -> None:
         self.state = torch.load(checkpoint)

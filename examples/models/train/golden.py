@@ -76,7 +76,7 @@ def tokenizer_cases(tokenizer: Tokenizer, bare_tokenizer: Tokenizer, set_number:
 
 
 def needs_ik_llama(format_name: str) -> bool:
-    """Whether the format has types only ik_llama.cpp knows: iq2_k ... iq6_k and their mix."""
+    """Returns whether the format has types that only ik_llama.cpp knows: iq2_k ... iq6_k and their mix."""
     return format_name == "mix-ik" or (format_name.startswith("iq") and format_name.endswith("_k"))
 
 

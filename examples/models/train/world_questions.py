@@ -395,7 +395,7 @@ SKILLS: list[tuple[Skill, int]] = [
 
 
 def is_held_out(exchange: Exchange) -> bool:
-    """Whether the exchange belongs to the tenth that training never sees."""
+    """Returns whether the exchange belongs to the tenth that training never sees."""
     return zlib.crc32(f"{exchange.category}/{exchange.key}".encode()) % HELD_OUT_MODULUS == 0
 
 

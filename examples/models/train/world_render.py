@@ -75,7 +75,7 @@ def render_call(function: dict[str, Any]) -> str:
 
 
 def render_assistant(message: Message, with_thought: bool) -> str:
-    """What the assistant writes after its role header: thought, answer, tool calls."""
+    """Returns the text that the assistant writes after its role header: thought, answer, tool calls."""
     rendered = ""
     if with_thought and message.get("reasoning_content"):
         rendered += f"<think>\n{message['reasoning_content']}\n</think>\n\n"

@@ -28,7 +28,7 @@ pub enum Status {
     Internal,
 }
 
-/// What is wrong with a bad file.
+/// The fault of a bad file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -86,7 +86,7 @@ impl Reason {
 pub struct Error {
     /// The kind of failure.
     pub status: Status,
-    /// What is wrong with the file, if the error is about a bad file.
+    /// The fault of the file, if the error is about a bad file.
     pub reason: Option<Reason>,
     /// One sentence that names the thing and the value.
     pub message: String,

@@ -114,7 +114,7 @@ impl Model {
         Ok((devices.device as usize, devices.experts as usize))
     }
 
-    /// Writes which experts were used of late, for [`ModelOptions::expert_profile`](crate::ModelOptions::expert_profile).
+    /// Writes which experts were used recently, for [`ModelOptions::expert_profile`](crate::ModelOptions::expert_profile).
     pub fn save_expert_profile(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
         check(|err| unsafe { sys::minim_model_save_expert_profile(self.0.handle, path.as_ptr(), err) })

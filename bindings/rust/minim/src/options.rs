@@ -39,11 +39,11 @@ pub enum Residence {
     Owned = sys::MINIM_RESIDENCE_OWNED,
 }
 
-/// Whether the codebooks of IQ1, IQ2 and IQ3 weights are unpacked when they are read into memory.
+/// The rule by which the codebooks of IQ1, IQ2 and IQ3 weights are unpacked when they are read into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Expand {
-    /// If a measurement shows that products are faster, and there is memory.
+    /// Unpacks them if a measurement shows that products are faster, and there is memory.
     Auto = sys::MINIM_EXPAND_AUTO,
     /// Never.
     Off = sys::MINIM_EXPAND_OFF,
@@ -51,7 +51,7 @@ pub enum Expand {
     On = sys::MINIM_EXPAND_ON,
 }
 
-/// When experts of a device's cache change.
+/// The time at which experts of a device's cache change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ExpertMoves {

@@ -36,7 +36,7 @@ pub enum Finish {
     Length = sys::MINIM_FINISH_LENGTH,
 }
 
-/// How reasoning is returned.
+/// The form in which reasoning is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Reasoning {
@@ -54,9 +54,9 @@ pub enum Reasoning {
 pub struct OutputOptions<'a> {
     /// The tools of the request, as JSON; `None`: no call is recognised.
     pub tools: Option<&'a str>,
-    /// How reasoning is returned.
+    /// The form in which reasoning is returned.
     pub reasoning: Reasoning,
-    /// Whether the prompt ends in an open think block.
+    /// True if the prompt ends in an open think block.
     pub starts_in_reasoning: bool,
 }
 

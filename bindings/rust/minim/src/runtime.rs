@@ -58,7 +58,7 @@ pub struct RuntimeBuilder {
     parallel_for: Option<Box<ParallelFor>>,
 }
 
-/// How weights are placed on machines with several NUMA nodes.
+/// The placement of weights on machines with several NUMA nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Numa {

@@ -16,7 +16,7 @@ enum Value {
     Number(f64),
 }
 
-/// How tokens are chosen, and what ends the answer. The default is greedy, until the model ends its turn.
+/// The choice of tokens, and the end of the answer. The default is greedy, until the model ends its turn.
 ///
 /// Values are checked when they are used: a call with an option out of range fails with `Invalid`.
 #[derive(Clone, Default)]
