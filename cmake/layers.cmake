@@ -3,11 +3,11 @@ minim_precompiled_headers(libraries)
 
 # A layer is one folder of lib/: an object library that uses the layers named in DEPENDS and what is below those. The
 # order of the folders is drawn in lib/README.md; an include of any other layer fails to configure. Its KERNELS are a
-# library of their own, as sanitized.cmake takes them without the rest.
+# library of their own, as sanitized.cmake takes them without the rest. APART: see minim_unity.
 #
 #   minim_layer(format SOURCES formats.cpp ... DEPENDS base)
 function(minim_layer name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;KERNELS;DEPENDS;LIBRARIES" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "SOURCES;KERNELS;APART;DEPENDS;LIBRARIES" ${ARGN})
     set(layers ${name})
     if(ARG_KERNELS)
         add_library(minim_${name}_kernels OBJECT ${ARG_KERNELS})
@@ -15,6 +15,7 @@ function(minim_layer name)
     endif()
     add_library(minim_${name} OBJECT ${ARG_SOURCES})
     minim_precompile(minim_${name} libraries)
+    minim_unity(minim_${name} APART ${ARG_APART})
     foreach(part IN LISTS layers)
         target_include_directories(minim_${part} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
         target_link_libraries(minim_${part} PUBLIC Threads::Threads fmt::fmt-header-only

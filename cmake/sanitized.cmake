@@ -4,11 +4,10 @@
 # others own. `tests/run.sh asan` and `tests/run.sh tsan` build everything with a sanitizer, kernels too.
 
 # minim_sanitized_layers(asan SANITIZERS address,undefined LAYERS engine placement)
-# makes minim_layers_asan: the layers named and everything below them, a layer's files compiled as one: most of the time is that of
-# their headers. Files of APART have names of their own that another file of the layer has too: where the compiler says that such a
-# file redefines something, add it.
+# makes minim_layers_asan: the layers named and everything below them, a layer's files compiled as one, but for those that are apart
+# with MINIM_UNITY too.
 function(minim_sanitized_layers kind)
-    cmake_parse_arguments(ARG "" "SANITIZERS" "LAYERS;APART" ${ARGN})
+    cmake_parse_arguments(ARG "" "SANITIZERS" "LAYERS" ${ARGN})
     set(target minim_layers_${kind})
     add_library(${target} OBJECT)
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
@@ -29,6 +28,9 @@ function(minim_sanitized_layers kind)
         list(TRANSFORM sources PREPEND ${folder}/)
         set_source_files_properties(${sources} PROPERTIES UNITY_GROUP ${layer})
         target_sources(${target} PRIVATE ${sources})
+        get_target_property(apart ${layer} MINIM_APART)
+        list(TRANSFORM apart PREPEND ${folder}/)
+        set_source_files_properties(${apart} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
         target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:${layer},INCLUDE_DIRECTORIES>)
         target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:${layer},COMPILE_DEFINITIONS>)
         get_target_property(libraries ${layer} INTERFACE_LINK_LIBRARIES)
@@ -36,8 +38,6 @@ function(minim_sanitized_layers kind)
         target_link_libraries(${target} INTERFACE ${libraries})
     endforeach()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    list(TRANSFORM ARG_APART PREPEND ${PROJECT_SOURCE_DIR}/lib/)
-    set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # Links a program or module with minim_layers_asan, to be compiled as that is.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian machine to an answer: installs what is missing, builds the library and the command-line example,
+# From a bare Debian machine to an answer: installs what is missing, builds the command-line program with the kernels of this machine,
 # and asks the bundled model a question. Arguments, if any, are the question.
 set -eu
 
@@ -9,6 +9,7 @@ build="$root/build/quickstart"
 question="${*:-What is the capital of France?}"
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev libcli11-dev
-cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF >/dev/null
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DMINIM_CUDA=OFF \
+    -DMINIM_BUILD_STATIC=OFF -DMINIM_CPU_LEVELS=native -DMINIM_UNITY=ON >/dev/null
 cmake --build "$build" --target minim_cli
 exec "$build/examples/minim/minim" -m "$root/examples/models/minim-tiny-q8_0.gguf" --temp 0 -p "$question"

@@ -67,7 +67,13 @@ constexpr LevelSet only(CpuLevel level) {
     return LevelSet{1} << static_cast<int32_t>(level);
 }
 
-// Executes CPUID, which takes microseconds in a virtual machine.
+// The levels whose kernels are built.
+constexpr LevelSet k_built = only(CpuLevel::scalar) | MINIM_HAS_AVX2 * only(CpuLevel::avx2) |
+                             MINIM_HAS_AVX2_VNNI * only(CpuLevel::avx2_vnni) |
+                             MINIM_HAS_AVX512 * only(CpuLevel::avx512) |
+                             MINIM_HAS_AVX512_VBMI * only(CpuLevel::avx512_vbmi);
+
+// Returns the levels of the CPU. Executes CPUID, which takes microseconds in a virtual machine.
 LevelSet find_cpu_levels() noexcept {
     LevelSet found = only(CpuLevel::scalar);
 #if defined(__x86_64__)
@@ -101,8 +107,12 @@ bool is_zen5() noexcept {
 
 }  // namespace
 
+bool is_built(CpuLevel level) noexcept {
+    return (k_built & only(level)) != 0;
+}
+
 bool has_cpu_level(CpuLevel level) noexcept {
-    static const LevelSet k_found = find_cpu_levels();
+    static const LevelSet k_found = find_cpu_levels() & k_built;
     return (k_found & only(level)) != 0;
 }
 
@@ -141,6 +151,10 @@ CpuLevel active_cpu_level() {
     if (wanted == nullptr || *wanted == '\0') return detected;
     for (const auto& [level, name] : k_levels) {
         if (name != wanted) continue;
+        if (!is_built(level)) {
+            fail(Status::unsupported, "MINIM_CPU asks for {}, which this build leaves out (MINIM_CPU_LEVELS)",
+                 name);
+        }
         if (!has_cpu_level(level)) {
             fail(Status::unsupported, "MINIM_CPU asks for {}, but this CPU has {}", name,
                  to_string(detected));

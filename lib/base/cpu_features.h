@@ -18,18 +18,21 @@ enum class CpuLevel : int32_t {
     avx512_vbmi = 4,  // the same with VBMI and GFNI: permutations of bytes across a register
 };
 
-// Returns whether this CPU and operating system support a level.
+// Returns whether this build has the kernels of a level (the CMake option MINIM_CPU_LEVELS).
+bool is_built(CpuLevel level) noexcept;
+
+// Returns whether this CPU, its operating system and this build have a level.
 bool has_cpu_level(CpuLevel level) noexcept;
 
-// Returns all supported levels, the best one last.
+// Returns all levels that this machine and this build have, the best one last.
 std::vector<CpuLevel> cpu_levels();
 
-// Returns the best supported level.
+// Returns the best of cpu_levels().
 CpuLevel detected_cpu_level() noexcept;
 
 // Returns the level whose kernels are used: the detected one, or the one that the environment variable MINIM_CPU names
 // (scalar, avx2, avx2_vnni, avx512, avx512_vbmi). Throws invalid for any other name, unsupported for a level that this
-// machine does not have.
+// machine or this build does not have.
 CpuLevel active_cpu_level();
 
 std::string_view to_string(CpuLevel level) noexcept;

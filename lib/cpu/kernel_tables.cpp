@@ -4,10 +4,16 @@
 namespace minim::cpu {
 
 const KernelTable& kernels_for(CpuLevel level) noexcept {
-#if defined(__x86_64__)
+#if MINIM_HAS_AVX512_VBMI
     if (level == CpuLevel::avx512_vbmi) return k_avx512_vbmi_kernels;
+#endif
+#if MINIM_HAS_AVX512
     if (level == CpuLevel::avx512) return k_avx512_kernels;
+#endif
+#if MINIM_HAS_AVX2_VNNI
     if (level == CpuLevel::avx2_vnni) return k_avx2_vnni_kernels;
+#endif
+#if MINIM_HAS_AVX2
     if (level == CpuLevel::avx2) return k_avx2_kernels;
 #endif
     static_cast<void>(level);

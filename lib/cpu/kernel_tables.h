@@ -8,7 +8,7 @@
 
 namespace minim::cpu {
 
-// Returns the kernels of a level that this machine has. No level uses BF16 dot products: input rows are never rounded to BF16,
+// Returns the kernels of a level of cpu_levels(). No level uses BF16 dot products: input rows are never rounded to BF16,
 // and splitting them into two BF16 parts costs as much as it saves.
 const KernelTable& kernels_for(CpuLevel level) noexcept;
 

@@ -154,11 +154,11 @@ struct KernelTable {
     void (*narrow_f16)(const float* x, int64_t n, std::byte* out);  // rounds to nearest even
 };
 
-// The table of each level is compiled in a folder of its own.
+// The table of each level is compiled in a folder of its own, if the build has the level (MINIM_CPU_LEVELS).
 extern const KernelTable k_scalar_kernels;
-extern const KernelTable k_avx2_kernels;         // x86-64 only
-extern const KernelTable k_avx2_vnni_kernels;    // x86-64 only
-extern const KernelTable k_avx512_kernels;       // x86-64 only
-extern const KernelTable k_avx512_vbmi_kernels;  // x86-64 only
+extern const KernelTable k_avx2_kernels;
+extern const KernelTable k_avx2_vnni_kernels;
+extern const KernelTable k_avx512_kernels;
+extern const KernelTable k_avx512_vbmi_kernels;
 
 }  // namespace minim::cpu
