@@ -6,12 +6,12 @@
 #include <iterator>
 #include <string>
 
-#include "constraint/category_tables.h"
+#include "tokenizer/unicode_tables.h"
 
 namespace minim::constraint {
 namespace {
 
-using namespace category_tables;
+using namespace tokenizer::unicode_tables;
 
 struct LongName {
     std::string_view name;
