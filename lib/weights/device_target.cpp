@@ -2,9 +2,13 @@
 #include "weights/device_target.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
+#include "weights/load.h"
+#include "weights/target.h"
+#include "weights/upload_ring.h"
 
 namespace minim::weights {
 namespace {
@@ -24,6 +28,72 @@ uint64_t most_job_bytes(const Layout& layout) {
     return most;
 }
 
+class DeviceTarget : public Target {
+  public:
+    DeviceTarget(const Part& part, const Reader& reader, const PlaceOptions& options)
+        : part_(part),
+          reader_(reader),
+          options_(options),
+          layout_(part.weights, nullptr, {.alignment = k_alignment}) {
+        placed_.device = part.backend->allocate(device_bytes(part.weights) + part.table_bytes, "weights",
+                                                backend::MemoryUse::weights);
+    }
+
+    uint64_t bytes_to_read() const override { return layout_.read_bytes(); }
+
+    void read(checkpoint::LoadCounter& counter) override {
+        UploadRing ring(*part_.backend, most_job_bytes(layout_));
+        std::byte* memory = placed_.device->data();
+        std::byte* staged = nullptr;
+        uint64_t first = 0;  // position in the block of the first staged byte
+        const PieceTarget target = {[&](std::span<const Piece> pieces) {
+                                        staged = ring.room();
+                                        first = pieces.front().to();
+                                    },
+                                    [&](const Piece& piece) { return staged + (piece.to() - first); },
+                                    {},
+                                    [&](std::span<const Piece> pieces) {
+                                        const Piece& last = pieces.back();
+                                        ring.send(memory + first, last.to() + last.stored_bytes() - first);
+                                    }};
+        load(layout_, reader_, options_.host, target, counter);
+        ring.finish();
+        placed_.weights = layout_.placed([&](const Run& run) { return memory + run.to; });
+    }
+
+    PlacedPart finish() override {
+        pack();
+        return std::move(placed_);
+    }
+
+  private:
+    // Packs matrices of the same shape and role, such as those of a layer's experts, by one call.
+    void pack() {
+        std::byte* memory = placed_.device->data();
+        std::vector<backend::Matrix>& matrices = placed_.weights.matrices;
+        std::vector<std::byte*> data;
+        for (size_t i = 0; i < matrices.size(); i += std::max<size_t>(data.size(), 1)) {
+            const WeightSpec& first = *part_.weights[i];
+            data.clear();
+            if (first.use != Use::product || !part_.backend->packs(first.format)) continue;
+            throw_if_cancelled(options_.cancel, "loading");
+            for (size_t k = i; k < matrices.size(); ++k) {
+                const WeightSpec& weight = *part_.weights[k];
+                if (weight.role != first.role || weight.layer != first.layer) break;
+                data.push_back(memory + (matrices[k].data - memory));
+            }
+            part_.backend->pack(data, matrices[i]);
+            for (size_t k = i; k < i + data.size(); ++k) matrices[k].packed = true;
+        }
+    }
+
+    const Part& part_;
+    const Reader& reader_;
+    const PlaceOptions& options_;
+    Layout layout_;
+    PlacedPart placed_;
+};
+
 }  // namespace
 
 uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
@@ -32,49 +102,8 @@ uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
     return total;
 }
 
-DeviceTarget::DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
-                           uint64_t more_bytes)
-    : weights_(weights),
-      backend_(backend),
-      layout_(weights, nullptr, {.alignment = k_alignment}),
-      memory_(backend.allocate(device_bytes(weights) + more_bytes, "weights", backend::MemoryUse::weights)) {}
-
-void DeviceTarget::fill(const Reader& reader, const backend::HostDevice* host,
-                        checkpoint::LoadCounter& counter) {
-    UploadRing ring(backend_, most_job_bytes(layout_));
-    std::byte* staged = nullptr;
-    uint64_t first = 0;  // position in the block of the first staged byte
-    const Target target = {[&](std::span<const Piece> pieces) {
-                               staged = ring.room();
-                               first = pieces.front().to();
-                           },
-                           [&](const Piece& piece) { return staged + (piece.to() - first); },
-                           {},
-                           [&](std::span<const Piece> pieces) {
-                               const Piece& last = pieces.back();
-                               ring.send(memory_->data() + first, last.to() + last.stored_bytes() - first);
-                           }};
-    load(layout_, reader, host, target, counter);
-    ring.finish();
-    placed_ = layout_.placed([&](const Run& run) { return memory_->data() + run.to; });
-}
-
-// Packs matrices of the same shape and role, such as those of a layer's experts, by one call.
-void DeviceTarget::pack(const CancelToken* cancel) {
-    std::vector<std::byte*> data;
-    for (size_t i = 0; i < weights_.size(); i += std::max<size_t>(data.size(), 1)) {
-        const WeightSpec& first = *weights_[i];
-        data.clear();
-        if (first.use != Use::product || !backend_.packs(first.format)) continue;
-        throw_if_cancelled(cancel, "loading");
-        for (size_t k = i; k < weights_.size(); ++k) {
-            const WeightSpec& weight = *weights_[k];
-            if (weight.role != first.role || weight.layer != first.layer) break;
-            data.push_back(memory_->data() + (placed_.matrices[k].data - memory_->data()));
-        }
-        backend_.pack(data, placed_.matrices[i]);
-        for (size_t k = i; k < i + data.size(); ++k) placed_.matrices[k].packed = true;
-    }
+std::unique_ptr<Target> device_target(const Part& part, const Reader& reader, const PlaceOptions& options) {
+    return std::make_unique<DeviceTarget>(part, reader, options);
 }
 
 }  // namespace minim::weights

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weights/host_target.h"
-
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/memory_info.h"
+#include "weights/host_room.h"
+#include "weights/load.h"
+#include "weights/target.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::weights {
@@ -17,28 +21,54 @@ constexpr uint64_t k_alignment = 64;
 
 constexpr const char* k_what = "weights in host memory";
 
-}  // namespace
-
-HostTarget::HostTarget(const Layout& layout, const backend::HostDevice& backend) : backend_(backend) {
-    std::vector<uint64_t> sizes(layout.buffer_bytes().begin(), layout.buffer_bytes().end());
-    for (uint64_t& bytes : sizes) bytes = align_up(bytes, k_alignment);
-    const HostMemory& memory = backend_.host_memory();
-    for (size_t b = 0; b < sizes.size(); ++b) {
-        const int32_t node = b == layout.common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
-        buffers_.push_back(memory.take(sizes[b], k_what, node, Buffer::Presence::later));
+class HostTarget : public Target {
+  public:
+    HostTarget(const Part& part, const Reader& reader, const PlaceOptions& options, const Logger& log)
+        : backend_(*part.host),
+          reader_(reader),
+          layout_(part.weights, part.host,
+                  {.splits_nodes = true,
+                   .expanded = choose_expanded(*part.host, part.weights, options.expand, log)}) {
+        const std::span<const uint64_t> bytes = layout_.buffer_bytes();
+        check_host_room(part, std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}),
+                        available_memory_bytes());
+        const HostMemory& memory = backend_.host_memory();
+        for (size_t b = 0; b < bytes.size(); ++b) {
+            const int32_t node =
+                b == layout_.common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
+            placed_.host.push_back(
+                memory.take(align_up(bytes[b], k_alignment), k_what, node, Buffer::Presence::later));
+        }
+        present_bytes_.resize(bytes.size());
     }
-    present_bytes_.resize(buffers_.size());
-}
 
-Target HostTarget::target() {
-    return {[this](std::span<const Piece> pieces) { prefault(pieces); },
-            [this](const Piece& piece) { return buffers_[piece.run->buffer].data() + piece.to(); }};
-}
+    uint64_t bytes_to_read() const override { return layout_.read_bytes(); }
+
+    void read(checkpoint::LoadCounter& counter) override {
+        const PieceTarget target = {
+            [this](std::span<const Piece> pieces) { prefault(pieces); },
+            [this](const Piece& piece) { return placed_.host[piece.run->buffer].data() + piece.to(); }};
+        load(layout_, reader_, &backend_, target, counter);
+        placed_.weights =
+            layout_.placed([this](const Run& run) { return placed_.host[run.buffer].data() + run.to; });
+    }
+
+    PlacedPart finish() override { return std::move(placed_); }
+
+  private:
+    void prefault(std::span<const Piece> pieces);
+
+    const backend::HostDevice& backend_;
+    const Reader& reader_;
+    Layout layout_;
+    PlacedPart placed_;
+    std::vector<uint64_t> present_bytes_;  // of each buffer: the bytes prefaulted so far
+};
 
 // Prefaults the memory of the pieces and some memory after it. Uses all threads, because zeroing pages takes time.
 void HostTarget::prefault(std::span<const Piece> pieces) {
-    for (size_t b = 0; b < buffers_.size(); ++b) {
-        const Buffer& buffer = buffers_[b];
+    for (size_t b = 0; b < placed_.host.size(); ++b) {
+        const Buffer& buffer = placed_.host[b];
         uint64_t end = 0;
         for (const Piece& piece : pieces) {
             if (piece.run->buffer != b) continue;
@@ -55,6 +85,13 @@ void HostTarget::prefault(std::span<const Piece> pieces) {
                              });
         present_bytes_[b] = end;
     }
+}
+
+}  // namespace
+
+std::unique_ptr<Target> host_target(const Part& part, const Reader& reader, const PlaceOptions& options,
+                                    const Logger& log) {
+    return std::make_unique<HostTarget>(part, reader, options, log);
 }
 
 }  // namespace minim::weights

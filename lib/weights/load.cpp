@@ -107,8 +107,8 @@ uint64_t PieceCursor::next_job(std::vector<Piece>& pieces,
     return count;
 }
 
-void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host, const Target& target,
-          checkpoint::LoadCounter& counter) {
+void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host,
+          const PieceTarget& target, checkpoint::LoadCounter& counter) {
     const PackScratch scratch(layout, host);
     PieceCursor ahead(layout);
     PieceCursor cursor(layout);

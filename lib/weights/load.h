@@ -49,7 +49,7 @@ class PieceCursor {
 };
 
 // The target of pieces. prepare() and commit() are called on the loading thread, before and after each job.
-struct Target {
+struct PieceTarget {
     std::function<void(std::span<const Piece>)> prepare;      // makes room
     std::function<std::byte*(const Piece&)> place;            // returns where a piece is stored; any thread
     std::function<void(const Piece&)> written = {};           // called once a piece is written; any thread
@@ -58,7 +58,7 @@ struct Target {
 
 // Loads all runs of the layout on the threads of `host`, which also packs them; null: on the calling thread. Throws
 // what reading and the target throw, and cancelled.
-void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host, const Target& target,
-          checkpoint::LoadCounter& counter);
+void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host,
+          const PieceTarget& target, checkpoint::LoadCounter& counter);
 
 }  // namespace minim::weights

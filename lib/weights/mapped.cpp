@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory_info.h"
+#include "weights/target.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::weights {
@@ -26,8 +28,8 @@ const std::byte* widen(const WeightSpec& weight, const Reader& reader,
     return reinterpret_cast<const std::byte*>(values.data());
 }
 
-}  // namespace
-
+// Points each weight into its mapped file. Vectors that are not stored as float are widened into `widened`, whose elements
+// keep their addresses. No matrix may be assembled.
 PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Reader& reader,
                            std::deque<std::vector<float>>& widened) {
     PlacedMatrices all;
@@ -43,6 +45,63 @@ PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Rea
     }
     return all;
 }
+
+// Throws out_of_memory if the blocks do not fit into the available memory.
+void check_room(std::span<const Block> blocks) {
+    uint64_t total = 0;
+    for (const Block block : blocks) total += block.size();
+    const uint64_t available = available_memory_bytes();
+    if (total > available) fail_out_of_memory(k_what, total, available);
+}
+
+// Asks the system to read the weights ahead of their use. Throws cancelled.
+void read_ahead(std::span<const WeightSpec* const> weights, const Reader& reader,
+                checkpoint::LoadCounter& counter) {
+    for (const WeightSpec* weight : weights) {
+        for (uint64_t at = 0; at < weight->bytes(); at += k_load_block_bytes) {
+            const uint64_t bytes = std::min<uint64_t>(k_load_block_bytes, weight->bytes() - at);
+            reader.read_ahead(*weight, at, bytes);
+            counter.add(bytes);
+        }
+    }
+}
+
+class MappedTarget : public Target {
+  public:
+    MappedTarget(const Part& part, const Reader& reader, const PlaceOptions& options)
+        : part_(part),
+          reader_(reader),
+          prefaults_(weights::prefaults(part, options)),
+          reads_ahead_(!prefaults_ && part.bytes() <= available_memory_bytes()) {
+        placed_.weights = map_weights(part.weights, reader, placed_.widened);
+        if (prefaults_) check_room(blocks());
+    }
+
+    uint64_t bytes_to_read() const override {
+        if (!prefaults_) return reads_ahead_ ? part_.bytes() : 0;
+        uint64_t total = 0;
+        for (const Block block : blocks()) total += block.size();
+        return total;
+    }
+
+    void read(checkpoint::LoadCounter& counter) override {
+        if (prefaults_) prefault(blocks(), *part_.host, counter);
+        if (reads_ahead_) read_ahead(part_.weights, reader_, counter);
+    }
+
+    PlacedPart finish() override { return std::move(placed_); }
+
+  private:
+    std::vector<Block> blocks() const { return mapped_blocks(part_.weights, placed_.weights.matrices); }
+
+    const Part& part_;
+    const Reader& reader_;
+    const bool prefaults_;
+    const bool reads_ahead_;
+    PlacedPart placed_;
+};
+
+}  // namespace
 
 // Vectors are left out: they lie between the matrices, or outside the files if they were widened.
 std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
@@ -69,13 +128,6 @@ std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
     return blocks;
 }
 
-void check_room(std::span<const Block> blocks) {
-    uint64_t total = 0;
-    for (const Block block : blocks) total += block.size();
-    const uint64_t available = available_memory_bytes();
-    if (total > available) fail_out_of_memory(k_what, total, available);
-}
-
 void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
               checkpoint::LoadCounter& counter) {
     check_room(blocks);
@@ -95,15 +147,8 @@ void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
     }
 }
 
-void read_ahead(std::span<const WeightSpec* const> weights, const Reader& reader,
-                checkpoint::LoadCounter& counter) {
-    for (const WeightSpec* weight : weights) {
-        for (uint64_t at = 0; at < weight->bytes(); at += k_load_block_bytes) {
-            const uint64_t bytes = std::min<uint64_t>(k_load_block_bytes, weight->bytes() - at);
-            reader.read_ahead(*weight, at, bytes);
-            counter.add(bytes);
-        }
-    }
+std::unique_ptr<Target> mapped_target(const Part& part, const Reader& reader, const PlaceOptions& options) {
+    return std::make_unique<MappedTarget>(part, reader, options);
 }
 
 }  // namespace minim::weights

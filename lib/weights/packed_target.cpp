@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weights/packed_target.h"
-
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -10,6 +11,9 @@
 #include "base/hash.h"
 #include "base/memory_info.h"
 #include "weights/load.h"
+#include "weights/mapped.h"
+#include "weights/packed_file.h"
+#include "weights/target.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::weights {
@@ -33,46 +37,74 @@ uint64_t hash_of_piece(std::span<const std::byte> stored, uint64_t at) {
     return hash_bytes(stored, at);
 }
 
-}  // namespace
+class PackedTarget : public Target {
+  public:
+    PackedTarget(const Part& part, uint64_t part_hash, const Reader& reader, const PlaceOptions& options,
+                 const Logger& log);
 
-PackedTarget::PackedTarget(std::span<const WeightSpec* const> weights, const backend::HostDevice& backend,
-                           const PackedOptions& options, const Logger& log)
-    : weights_(weights),
-      backend_(backend),
+    uint64_t bytes_to_read() const override;
+    void read(checkpoint::LoadCounter& counter) override;
+    PlacedPart finish() override;
+
+  private:
+    void plan(const ExpandedFormats& expanded);
+    uint64_t contents_hash() const;
+    bool fits(PackedFile& file) const;
+    void write(checkpoint::LoadCounter& counter);
+    void check(checkpoint::LoadCounter& counter) const;
+
+    const Part& part_;
+    const uint64_t part_hash_;  // identifies the part of the model
+    const Reader& reader_;
+    const PlaceOptions& options_;
+    const Logger& log_;
+    const bool checks_;  // reads and checks all of an existing file
+    std::optional<Layout> layout_;
+    std::optional<PackedFile> file_;        // an existing one with the weights,
+    std::unique_ptr<PackedWriter> writer_;  // or a new one
+};
+
+PackedTarget::PackedTarget(const Part& part, uint64_t part_hash, const Reader& reader,
+                           const PlaceOptions& options, const Logger& log)
+    : part_(part),
+      part_hash_(part_hash),
+      reader_(reader),
       options_(options),
       log_(log),
-      file_(PackedFile::open(options.path, options.origin, log)) {
+      checks_(prefaults(part, options)),
+      file_(PackedFile::open(options.packed_file, options.origin, log)) {
     const bool as_in_file = file_ && options_.expand == Expand::automatic;
-    const auto chosen = [&] { return choose_expanded(backend_, weights_, options_.expand, log_); };
+    const auto chosen = [&] { return choose_expanded(*part_.host, part_.weights, options_.expand, log_); };
     plan(as_in_file ? file_->expanded() : chosen());
     if (file_ && !fits(*file_)) {
         log_.warning(
             "{}: has other weights of this model, or has them in another format; it is written again",
-            options_.path);
+            options_.packed_file);
         file_.reset();
         if (as_in_file) plan(chosen());
     }
     const uint64_t available = available_memory_bytes();
-    if (options_.checks && layout_->stored_bytes() > available)
+    if (checks_ && layout_->stored_bytes() > available)
         fail_out_of_memory("packed weights", layout_->stored_bytes(), available);
     if (!file_)
-        writer_ = std::make_unique<PackedWriter>(options_.path, layout_->buffer_bytes().front(), backend_);
+        writer_ = std::make_unique<PackedWriter>(options_.packed_file, layout_->buffer_bytes().front(),
+                                                 *part_.host);
 }
 
 void PackedTarget::plan(const ExpandedFormats& expanded) {
-    layout_.emplace(weights_, &backend_,
+    layout_.emplace(part_.weights, part_.host,
                     LayoutOptions{.expanded = expanded,
                                   .alignment = k_alignment,
-                                  .first_byte = first_packed_byte(n_runs_of(weights_))});
+                                  .first_byte = first_packed_byte(n_runs_of(part_.weights))});
 }
 
 // Returns a hash of the weights and how they are stored: layers of one model have the same shapes.
 uint64_t PackedTarget::contents_hash() const {
-    uint64_t hash = options_.part;
+    uint64_t hash = part_hash_;
     for (const Run& run : layout_->runs()) {
         const std::string_view name = traits(run.stored.format).name;
         const int64_t numbers[] = {run.stored.rows, run.stored.cols, run.stored.row_bytes,
-                                   run.read.packed ? backend_.pack_rows_together() : 0};
+                                   run.read.packed ? part_.host->pack_rows_together() : 0};
         hash = hash_bytes(std::as_bytes(std::span(name)), hash);
         hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
     }
@@ -94,36 +126,37 @@ bool PackedTarget::fits(PackedFile& file) const {
 
 uint64_t PackedTarget::bytes_to_read() const {
     if (!file_) return layout_->read_bytes();
-    return options_.checks ? layout_->stored_bytes() : 0;
+    return checks_ ? layout_->stored_bytes() : 0;
 }
 
-void PackedTarget::finish(const Reader& reader, checkpoint::LoadCounter& counter) {
+void PackedTarget::read(checkpoint::LoadCounter& counter) {
     if (file_) {
-        if (options_.checks) check(counter);
+        if (checks_) check(counter);
         return;
     }
-    write(reader, counter);
+    write(counter);
     writer_.reset();
-    file_ = PackedFile::open(options_.path, options_.origin, log_);
+    file_ = PackedFile::open(options_.packed_file, options_.origin, log_);
     if (!file_ || !fits(*file_))
-        fail(Status::io, "{}: another file replaced it while it was being written", options_.path);
-    log_.info("{}: made, {} bytes of packed weights", options_.path, file_->bytes().size());
+        fail(Status::io, "{}: another file replaced it while it was being written", options_.packed_file);
+    log_.info("{}: made, {} bytes of packed weights", options_.packed_file, file_->bytes().size());
 }
 
-void PackedTarget::write(const Reader& reader, checkpoint::LoadCounter& counter) {
+void PackedTarget::write(checkpoint::LoadCounter& counter) {
     const std::span<const Run> runs = layout_->runs();
     std::vector<std::atomic<uint64_t>> hashes(runs.size());
     const auto end_of = [](std::span<const Piece> pieces) {
         return pieces.back().to() + pieces.back().stored_bytes();
     };
-    const Target target = {[&](std::span<const Piece> pieces) { writer_->make_room(end_of(pieces)); },
-                           [&](const Piece& piece) { return writer_->place(piece.to()); },
-                           [&](const Piece& piece) {
-                               hashes[static_cast<size_t>(piece.run - runs.data())] += hash_of_piece(
-                                   {writer_->place(piece.to()), piece.stored_bytes()}, piece.stored_at());
-                           },
-                           [&](std::span<const Piece> pieces) { writer_->write(end_of(pieces)); }};
-    load(*layout_, reader, &backend_, target, counter);
+    const PieceTarget target = {[&](std::span<const Piece> pieces) { writer_->make_room(end_of(pieces)); },
+                                [&](const Piece& piece) { return writer_->place(piece.to()); },
+                                [&](const Piece& piece) {
+                                    hashes[static_cast<size_t>(piece.run - runs.data())] +=
+                                        hash_of_piece({writer_->place(piece.to()), piece.stored_bytes()},
+                                                      piece.stored_at());
+                                },
+                                [&](std::span<const Piece> pieces) { writer_->write(end_of(pieces)); }};
+    load(*layout_, reader_, part_.host, target, counter);
     std::vector<PackedRun> table;
     for (size_t i = 0; i < runs.size(); ++i) table.push_back({runs[i].to, hashes[i]});
     PackedHeader header = {};
@@ -141,7 +174,7 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
     std::vector<Piece> pieces;
     while (const uint64_t count =
                cursor.next_job(pieces, [](const Piece& piece) { return piece.stored_bytes(); })) {
-        run_tasks_that_throw(&backend_, std::ssize(pieces), [&](int64_t i, int32_t) {
+        run_tasks_that_throw(part_.host, std::ssize(pieces), [&](int64_t i, int32_t) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
             const auto r = static_cast<size_t>(piece.run - runs.data());
             const auto stored =
@@ -157,11 +190,27 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
                       file_->path(), file_->runs()[i].at);
 }
 
-PlacedMatrices PackedTarget::placed() const {
+PlacedPart PackedTarget::finish() {
     const Run* first = layout_->runs().data();
-    return layout_->placed([&](const Run& run) {
+    PlacedPart placed;
+    placed.weights = layout_->placed([&](const Run& run) {
         return file_->bytes().data() + file_->runs()[static_cast<size_t>(&run - first)].at;
     });
+    placed.packed = std::move(*file_);
+    // All of the file has been written or checked by now. Its pages are prefaulted and locked like those of mapped weights.
+    if (checks_) {
+        const checkpoint::Progress none;
+        checkpoint::LoadCounter silent(0, none, options_.cancel);
+        prefault(mapped_blocks(part_.weights, placed.weights.matrices), *part_.host, silent);
+    }
+    return placed;
+}
+
+}  // namespace
+
+std::unique_ptr<Target> packed_target(const Part& part, uint64_t part_hash, const Reader& reader,
+                                      const PlaceOptions& options, const Logger& log) {
+    return std::make_unique<PackedTarget>(part, part_hash, reader, options, log);
 }
 
 }  // namespace minim::weights

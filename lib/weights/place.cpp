@@ -2,19 +2,12 @@
 #include "weights/place.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
+#include <memory>
 
 #include "base/error.h"
-#include "base/memory_info.h"
 #include "checkpoint/load_counter.h"
-#include "weights/device_target.h"
-#include "weights/host_room.h"
-#include "weights/host_target.h"
-#include "weights/load.h"
-#include "weights/mapped.h"
-#include "weights/packed_target.h"
 #include "weights/reader.h"
+#include "weights/target.h"
 
 namespace minim::weights {
 namespace {
@@ -25,119 +18,14 @@ bool locks(const Part& part) {
     return part.host != nullptr && part.host->host_memory().locks();
 }
 
-bool prefaults(const Part& part, const PlaceOptions& options) {
-    return options.prefault || locks(part);
+std::unique_ptr<Target> target_of(const Part& part, Storage storage, uint64_t part_hash, const Reader& reader,
+                                  const PlaceOptions& options, const Logger& log) {
+    if (storage == Storage::mapped) return mapped_target(part, reader, options);
+    check_formats(part);
+    if (storage == Storage::device) return device_target(part, reader, options);
+    if (storage == Storage::memory) return host_target(part, reader, options, log);
+    return packed_target(part, part_hash, reader, options, log);
 }
-
-uint64_t sum(std::span<const uint64_t> bytes) {
-    return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
-}
-
-// Places one part: the constructor allocates the memory, read() reads the bytes.
-class Placing {
-  public:
-    Placing(const Part& part, Storage storage, const PackedOptions& packed, const PlaceOptions& options,
-            const Reader& reader, const Logger& log)
-        : part_(part), storage_(storage), options_(options), reader_(reader), packed_options_(packed) {
-        switch (storage) {
-            case Storage::device:
-                check_formats(part);
-                device_.emplace(part.weights, *part.backend, part.table_bytes);
-                break;
-            case Storage::memory:
-                check_formats(part);
-                layout_.emplace(part.weights, part.host,
-                                LayoutOptions{.splits_nodes = true,
-                                              .expanded = choose_expanded(*part.host, part.weights,
-                                                                          options.expand, log)});
-                check_host_room(part, sum(layout_->buffer_bytes()), available_memory_bytes());
-                host_.emplace(*layout_, *part.host);
-                break;
-            case Storage::packed:
-                check_formats(part);
-                packed_.emplace(part.weights, *part.host, packed_options_, log);
-                break;
-            case Storage::mapped:
-                placed_.weights = map_weights(part.weights, reader, placed_.widened);
-                if (prefaults(part, options))
-                    check_room(mapped_blocks(part.weights, placed_.weights.matrices));
-                reads_ahead_ = part.bytes() <= available_memory_bytes();
-                break;
-        }
-    }
-
-    uint64_t bytes_to_read() const {
-        switch (storage_) {
-            case Storage::device:
-                return device_->bytes_to_read();
-            case Storage::memory:
-                return layout_->read_bytes();
-            case Storage::packed:
-                return packed_->bytes_to_read();
-            case Storage::mapped:
-                return mapped_bytes();
-        }
-        return 0;
-    }
-
-    void read(LoadCounter& counter) {
-        switch (storage_) {
-            case Storage::device:
-                device_->fill(reader_, options_.host, counter);
-                break;
-            case Storage::memory:
-                load(*layout_, reader_, part_.host, host_->target(), counter);
-                placed_.weights = layout_->placed([&](const Run& run) { return host_->place(run); });
-                placed_.host = host_->take_buffers();
-                break;
-            case Storage::packed:
-                packed_->finish(reader_, counter);
-                placed_.weights = packed_->placed();
-                placed_.packed = packed_->take_file();
-                break;
-            case Storage::mapped:
-                if (prefaults(part_, options_)) {
-                    prefault(mapped_blocks(part_.weights, placed_.weights.matrices), *part_.host, counter);
-                } else if (reads_ahead_) {
-                    read_ahead(part_.weights, reader_, counter);
-                }
-                break;
-        }
-    }
-
-    PlacedPart finish() {
-        if (storage_ == Storage::device) {
-            device_->pack(options_.cancel);
-            placed_.weights = device_->take_placed();
-            placed_.device = device_->take_memory();
-        }
-        for (size_t i = 0; i < part_.weights.size(); ++i)
-            placed_.weights.matrices[i].scale = reader_.factor(*part_.weights[i]);
-        placed_.storage = storage_;
-        return std::move(placed_);
-    }
-
-  private:
-    uint64_t mapped_bytes() const {
-        if (!prefaults(part_, options_)) return reads_ahead_ ? part_.bytes() : 0;
-        uint64_t total = 0;
-        for (const Block block : mapped_blocks(part_.weights, placed_.weights.matrices))
-            total += block.size();
-        return total;
-    }
-
-    const Part& part_;
-    const Storage storage_;
-    const PlaceOptions& options_;
-    const Reader& reader_;
-    const PackedOptions packed_options_;
-    PlacedPart placed_;
-    std::optional<Layout> layout_;
-    std::optional<HostTarget> host_;
-    std::optional<PackedTarget> packed_;
-    std::optional<DeviceTarget> device_;
-    bool reads_ahead_ = false;
-};
 
 // Warns that mapped weights cannot be placed on NUMA nodes.
 void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage, const Logger& log) {
@@ -152,6 +40,10 @@ void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage
 }
 
 }  // namespace
+
+bool prefaults(const Part& part, const PlaceOptions& options) {
+    return options.prefault || locks(part);
+}
 
 WeightBytes PlacedPart::bytes(const Part& part) const {
     WeightBytes bytes;
@@ -182,30 +74,25 @@ std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Stora
                               const Logger& log) {
     const Reader reader(checkpoint);
     warn_of_nodes(parts, storage, log);
-    std::deque<Placing> all;
+    std::vector<std::unique_ptr<Target>> all;
     uint64_t total = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
-        PackedOptions packed;
-        if (storage[i] == Storage::packed)
-            packed = {options.packed_file, options.origin, options.part_hashes[i], options.expand,
-                      prefaults(parts[i], options)};
-        all.emplace_back(parts[i], storage[i], packed, options, reader, log);
-        total += all.back().bytes_to_read();
+        const uint64_t hash = storage[i] == Storage::packed ? options.part_hashes[i] : 0;
+        all.push_back(target_of(parts[i], storage[i], hash, reader, options, log));
+        total += all.back()->bytes_to_read();
     }
     const bool reads = std::ranges::any_of(storage, [](Storage one) { return one != Storage::mapped; });
     if (reads)
         for (const File& file : checkpoint.files()) file.expect_reads_in_order();
     LoadCounter counter(total, options.progress, options.cancel);
-    for (Placing& part : all) part.read(counter);
+    for (const auto& target : all) target->read(counter);
     std::vector<PlacedPart> placed;
-    for (Placing& part : all) placed.push_back(part.finish());
-    // All of a packed file has been written or checked by now. Its pages are prefaulted and locked like those of mapped
-    // weights.
-    const checkpoint::Progress none;
-    LoadCounter silent(0, none, options.cancel);
-    for (size_t i = 0; i < parts.size(); ++i)
-        if (storage[i] == Storage::packed && prefaults(parts[i], options))
-            prefault(mapped_blocks(parts[i].weights, placed[i].weights.matrices), *parts[i].host, silent);
+    for (size_t i = 0; i < parts.size(); ++i) {
+        placed.push_back(all[i]->finish());
+        placed[i].storage = storage[i];
+        for (size_t k = 0; k < parts[i].weights.size(); ++k)
+            placed[i].weights.matrices[k].scale = reader.factor(*parts[i].weights[k]);
+    }
     return placed;
 }
 

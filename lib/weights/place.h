@@ -15,6 +15,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/load_counter.h"
 #include "weights/choose_storage.h"
 #include "weights/expand.h"
 #include "weights/layout.h"
@@ -56,7 +57,7 @@ struct PlaceOptions {
 void check_formats(const Part& part);
 
 // Places the weights of all parts. Allocates all memory first, then reads, so that a model that does not fit fails
-// before anything is read. Progress counts bytes that are read or prefaulted. The checkpoint must be loaded; it and
+// before anything is read. Progress counts bytes that are read or prefaulted. The checkpoint and
 // the parts must outlive the result. Throws unsupported for a format that a device does not support, out_of_memory,
 // out_of_device_memory, cancelled, device_lost, and what reading and packed files throw.
 std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Storage> storage,

@@ -15,7 +15,7 @@
 #include "support/catch.h"
 #include "support/gguf_writer.h"
 #include "support/helpers.h"
-#include "weights/device_target.h"
+#include "weights/target.h"
 
 namespace minim::test {
 namespace {
@@ -127,7 +127,6 @@ TEST_CASE(
     gguf.write(folder / "m.gguf");
     const Logger silent;
     checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(folder / "m.gguf", silent);
-    checkpoint.load(checkpoint::Residence::owned);
     // The list has the last weight first: the layout decides where weights lie, not the order of the list.
     std::vector<weights::WeightSpec> specs;
     std::vector<const weights::WeightSpec*> listed;
@@ -137,19 +136,23 @@ TEST_CASE(
 
     const WatchedDevice device(0, {});
     const std::shared_ptr<const backend::Backend> host = cpu_backend();
-    weights::DeviceTarget target(listed, device);
+    const weights::Reader reader(checkpoint);
+    const weights::Part part = {.backend = &device, .weights = listed};
+    const weights::PlaceOptions options = {.host = host->host()};
+    const std::unique_ptr<weights::Target> target = weights::device_target(part, reader, options);
     uint64_t last = 0;
     const checkpoint::Progress progress = [&](uint64_t done, uint64_t) {
         CHECK(done - last <= 2 * k_piece);
         last = done;
         return true;
     };
-    checkpoint::LoadCounter counter(target.bytes_to_read(), progress, nullptr);
-    target.fill(weights::Reader(checkpoint), host->host(), counter);
+    checkpoint::LoadCounter counter(target->bytes_to_read(), progress, nullptr);
+    target->read(counter);
     CHECK(last == static_cast<uint64_t>(bytes));
     CHECK(device.counts().transfers <= bytes / static_cast<int64_t>(k_piece) + 2);
-    const weights::PlacedMatrices placed = target.take_placed();
-    const auto memory = target.take_memory();
+    const weights::PlacedPart arrived_part = target->finish();
+    const weights::PlacedMatrices& placed = arrived_part.weights;
+    const auto& memory = arrived_part.device;
     const std::vector<std::byte> arrived = contents(device, *memory);
     at = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
