@@ -2,9 +2,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -85,21 +83,18 @@ const Tensor* Checkpoint::find(std::string_view name) const {
     return index ? &contents_.tensors[*index] : nullptr;
 }
 
-void Checkpoint::load(Residence how, const Progress& progress, const CancelToken* cancel,
-                      const TensorFilter& wanted) {
-    if (loaded_) fail(Status::invalid, "{}: the checkpoint is loaded already", folder_);
-    residents_ = load_tensors(contents_, how, progress, cancel, wanted);
-    loaded_ = true;
+void Checkpoint::map() {
+    std::vector<MappedFile> maps;
+    for (const File& file : contents_.files) maps.emplace_back(file);
+    maps_ = std::move(maps);
 }
 
-bool Checkpoint::is_loaded(const Tensor& tensor) const noexcept {
-    const auto index = static_cast<size_t>(tensor.index);
-    return index < residents_.is_loaded.size() && residents_.is_loaded[index];
+void Checkpoint::check_sizes() const {
+    for (const File& file : contents_.files) file.check_size();
 }
 
-const std::byte* Checkpoint::data(const Tensor& tensor) const {
-    if (!is_loaded(tensor)) fail_internal("tensor {} is not loaded", printable(tensor.name));
-    return residents_.data[static_cast<size_t>(tensor.index)];
+const std::byte* Checkpoint::data(const Tensor& tensor) const noexcept {
+    return maps_.empty() ? nullptr : maps_[static_cast<size_t>(tensor.part)].bytes().data() + tensor.offset;
 }
 
 void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const {
@@ -111,7 +106,7 @@ void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> 
 }
 
 View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const {
-    if (is_loaded(tensor) && data(tensor) != nullptr) return {data(tensor) + from};
+    if (const std::byte* mapped = data(tensor)) return {mapped + from};
     const std::lock_guard lock(views_->mutex);
     std::vector<ViewCache::Range>& ranges = views_->ranges;
     const auto same = [&](const ViewCache::Range& range) {
@@ -130,17 +125,6 @@ View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const
 
 void Checkpoint::read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept {
     contents_.files[static_cast<size_t>(tensor.part)].read_ahead(tensor.offset + from, count);
-}
-
-void Checkpoint::read(const std::byte* place, std::span<std::byte> out) const {
-    const std::less<> before;
-    for (size_t i = 0; i < residents_.maps.size(); ++i) {
-        const std::span<const std::byte> bytes = residents_.maps[i].bytes();
-        if (before(place, bytes.data()) || !before(place, bytes.data() + bytes.size())) continue;
-        contents_.files[i].read_at(static_cast<uint64_t>(place - bytes.data()), out);
-        return;
-    }
-    std::memcpy(out.data(), place, out.size());
 }
 
 }  // namespace minim::checkpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model on disk: GGUF, single or split, or safetensors, single or sharded. Opening reads the headers alone
-// and checks all of them, so that every tensor is known to lie inside its file; load() then maps or reads the bytes. The
+// and checks all of them, so that every tensor is known to lie inside its file; its bytes are then mapped or read. The
 // meaning of names and keys is left to lib/model: an adapter or an importance matrix opens as well.
 #pragma once
 
@@ -13,15 +13,19 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cancel.h"
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/contents.h"
-#include "checkpoint/load.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/tensor.h"
 
 namespace minim::checkpoint {
+
+enum class Residence {
+    mapped,  // in the files, mapped read-only: pages come in on first use and can be dropped by the system
+    owned,  // read with Checkpoint::read() or view() into memory of the process or a device; nothing is mapped
+};
 
 // Bytes of a tensor: `kept` owns them unless they are mapped.
 struct View {
@@ -41,7 +45,7 @@ struct ViewCache {
     std::vector<Range> ranges;
 };
 
-// Const members may be called from any thread; load() from one thread, before others call data(). Returned pointers,
+// Const members may be called from any thread; map() from one thread, before others call data(). Returned pointers,
 // spans and views are valid as long as the Checkpoint, even after it is moved.
 class Checkpoint {
   public:
@@ -74,24 +78,21 @@ class Checkpoint {
         return contents_.alignment;
     }  // of the first file; 1 for safetensors
 
-    // Makes data() valid for the wanted tensors if they are mapped; else it only checks the files. Call it once; a failed or
-    // cancelled load changes nothing and may be tried again. A file that shrinks while it is mapped raises SIGBUS on access; a file that has shrunk before is
-    // `truncated`. Allocates no memory for the tensors.
-    void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
-              const TensorFilter& wanted = {});
-    bool is_loaded(const Tensor& tensor) const noexcept;
-    // Returns the bytes of a loaded tensor; null if they are not mapped.
-    const std::byte* data(const Tensor& tensor) const;
-    // Reads bytes of a tensor from the file, loaded or not.
+    // Maps all files, so that data() is valid. A file that shrinks while it is mapped raises SIGBUS on access; a file that
+    // has shrunk before is `truncated`. A failed call changes nothing and may be tried again.
+    void map();
+    // Throws truncated if a file has shrunk since it was opened.
+    void check_sizes() const;
+    // Returns the mapped bytes of a tensor, aligned as in the file (safetensors files do not align tensors); null if the files
+    // are not mapped.
+    const std::byte* data(const Tensor& tensor) const noexcept;
+    // Reads bytes of a tensor from the file, mapped or not.
     void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
     // Returns bytes of a tensor, in the mapping if there is one. Else they are read, and kept for the next calls: several
     // threads use ranges of some megabytes in turns.
     View view(const Tensor& tensor, uint64_t from, uint64_t count) const;
     // Advises the system to read bytes of a tensor before their use. A refusal changes only speed.
     void read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept;
-    // Copies bytes from an address inside a range of data(). Mapped bytes are read from the file, so that no page of the mapping
-    // becomes resident, and a file that has shrunk is an error (`truncated`) instead of a signal.
-    void read(const std::byte* place, std::span<std::byte> out) const;
 
   private:
     Checkpoint(Contents contents, std::string folder, Descriptor kept);
@@ -102,8 +103,7 @@ class Checkpoint {
     std::vector<uint32_t> order_;  // tensors by name
     uint64_t file_bytes_ = 0;
     uint64_t tensor_bytes_ = 0;
-    bool loaded_ = false;
-    Residents residents_;
+    std::vector<MappedFile> maps_;  // of all files, or none
     std::unique_ptr<ViewCache> views_;
 };
 

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "base/cancel.h"
-#include "checkpoint/load.h"
 
 namespace minim::checkpoint {
+
+// Called on the loading thread with the bytes done (never decreasing) and the total: at the start, at least every 4
+// MiB, and at the end. Returning false cancels the load.
+using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
 // Bytes between two checks of the cancel token: 40 ms at 100 MB/s.
 inline constexpr uint64_t k_load_block_bytes = uint64_t{4} << 20;

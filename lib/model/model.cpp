@@ -128,16 +128,17 @@ int64_t Model::prompt_rows() const noexcept {
 
 // Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
 bool Model::map_files(const OpenOptions& options, const Logger& log) {
+    throw_if_cancelled(options.cancel, "loading");
     if (options.residence != checkpoint::Residence::owned) {
         try {
-            checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
+            checkpoint_.map();
             return true;
         } catch (const Error& error) {
             if (error.reason() != Reason::io) throw;
             log.warning("{}; weights are read into memory", error.what());
         }
     }
-    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
+    checkpoint_.check_sizes();
     return false;
 }
 

@@ -10,7 +10,7 @@
 
 #include "backend/host_device.h"
 #include "base/log.h"
-#include "checkpoint/load.h"
+#include "checkpoint/checkpoint.h"
 #include "weights/spec.h"
 
 namespace minim::weights {

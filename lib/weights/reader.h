@@ -11,7 +11,7 @@
 
 namespace minim::weights {
 
-// Usable from any thread. The checkpoint must be loaded, and must outlive the reader.
+// Usable from any thread. The checkpoint must outlive the reader.
 class Reader {
   public:
     // A reader without a checkpoint, for weights that are already in memory in the format of their specs. Nothing may

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/load.h"
+#include "checkpoint/load_counter.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 

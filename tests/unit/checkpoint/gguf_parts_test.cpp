@@ -64,7 +64,7 @@ TEST_CASE("a split model opens by any of its parts, one of them without tensors"
         REQUIRE(checkpoint.tensors().size() == 5);
         CHECK(checkpoint.find("t1")->part == 1);
         CHECK(checkpoint.find("t4")->part == 2);
-        checkpoint.load(Residence::mapped);
+        checkpoint.map();
         for (int i = 0; i < 5; ++i) {
             float values[3];
             std::memcpy(values, checkpoint.data(*checkpoint.find(fmt::format("t{}", i))), sizeof(values));

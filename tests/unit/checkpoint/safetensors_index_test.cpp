@@ -84,7 +84,7 @@ TEST_CASE("a sharded checkpoint is the tensors of its index") {
     CHECK(checkpoint.files().size() == 2);
     CHECK(checkpoint.tensors().size() == 3);
     CHECK(checkpoint.tensor_bytes() == 12);
-    checkpoint.load(Residence::mapped);
+    checkpoint.map();
     CHECK(checkpoint.data(*checkpoint.find("b"))[1] == std::byte{5});
     CHECK(checkpoint.data(*checkpoint.find("c"))[3] == std::byte{3});
     CHECK(lines.holding("total_size") == 0);

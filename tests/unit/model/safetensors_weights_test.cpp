@@ -129,7 +129,7 @@ struct Bound {
     Bound(const Folder& tensors, const TinyShape& shape, const Change& change)
         : config(config_of(shape)), checkpoint(opened(tensors)) {
         change(config);
-        checkpoint.load(checkpoint::Residence::mapped);
+        checkpoint.map();
         specs = model::bind_weights(checkpoint, config, lines.log);
         const runtime::Stage stage = {backend, config.n_layer};
         parts = model::parts_of(model::shares_of({&stage, 1}), specs);

@@ -113,7 +113,7 @@ struct Opened {
 
     explicit Opened(Folder tensors, checkpoint::Residence how = checkpoint::Residence::owned)
         : checkpoint(open(std::move(tensors))) {
-        checkpoint.load(how);
+        if (how == checkpoint::Residence::mapped) checkpoint.map();
     }
     std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols,
                                                  const weights::PackingHints& hints = {}) const {
