@@ -163,36 +163,6 @@ void encode_row_iq4_nl(const float* x, int64_t count, std::byte* row) {
     }
 }
 
-void encode_row_q8_1(const float* x, int64_t count, Q8_1Block* blocks) {
-    for (int64_t b = 0; b < count / k_q8_1_elems; ++b) {
-        Q8_1Block& block = blocks[b];
-        const float d = quantise_q8(x + b * k_q8_1_elems, block.q);
-        int sum = 0;
-        for (const int8_t q : block.q) sum += q;
-        block.d = float_to_f16(d);
-        block.s = float_to_f16(d * static_cast<float>(sum));
-    }
-}
-
-void encode_row_q8_k(const float* x, int64_t count, Q8_KBlock* blocks) {
-    for (int64_t b = 0; b < count / k_q8_k_elems; ++b) {
-        Q8_KBlock& block = blocks[b];
-        const float* from = x + b * k_q8_k_elems;
-        // The peak becomes -127, so d has the opposite sign of the peak.
-        const float peak = signed_peak(from, k_q8_k_elems);
-        const float inverse = peak != 0.0F ? -127.0F / peak : 0.0F;
-        for (int i = 0; i < k_q8_k_elems; ++i) {
-            block.q[i] = static_cast<int8_t>(truncate_clamped(std::nearbyint(from[i] * inverse), -127, 127));
-        }
-        for (int g = 0; g < 16; ++g) {
-            int sum = 0;
-            for (int i = 0; i < 16; ++i) sum += block.q[16 * g + i];
-            block.sums[g] = static_cast<int16_t>(sum);
-        }
-        block.d = reciprocal_or_zero(inverse);
-    }
-}
-
 EncodeRow row_encoder(Format format) noexcept {
     switch (format) {
         case Format::f32:

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "format/activation_blocks.h"
 #include "format/format.h"
 
 namespace minim {
@@ -20,9 +19,6 @@ void encode_row_q4_1(const float* x, int64_t count, std::byte* row);
 void encode_row_q5_0(const float* x, int64_t count, std::byte* row);
 void encode_row_q5_1(const float* x, int64_t count, std::byte* row);
 void encode_row_iq4_nl(const float* x, int64_t count, std::byte* row);
-
-void encode_row_q8_1(const float* x, int64_t count, Q8_1Block* blocks);
-void encode_row_q8_k(const float* x, int64_t count, Q8_KBlock* blocks);
 
 // Returns the encoder of a format, null if there is none.
 using EncodeRow = void (*)(const float* x, int64_t count, std::byte* row);

@@ -98,7 +98,6 @@ class ExpertPool {
     bool has(int64_t layer) const noexcept {
         return layer >= 0 && layer < std::ssize(slot_of_) && slot_of_[static_cast<size_t>(layer)] >= 0;
     }
-    bool has_places(int64_t layer) const { return slot(layer).n_here > 0; }
 
     // Counts the experts that the running step has chosen in a layer. Any thread.
     void note(int64_t layer, std::span<const int32_t> ids);

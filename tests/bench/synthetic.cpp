@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "backend/upload_places.h"
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -15,6 +14,7 @@
 #include "model/roles.h"
 #include "random_bytes.h"
 #include "reference/reference_backend.h"
+#include "support/upload_places.h"
 
 namespace minim::bench {
 namespace {
@@ -197,7 +197,7 @@ void add_expert_tables(SyntheticModel& made) {
         if (share.backend->uses_host_memory()) continue;
         for (const int64_t layer : share.expert_layers) {
             backend::ExpertWeights& experts = made.weights.layers[static_cast<size_t>(layer)].experts;
-            made.expert_tables.push_back(backend::upload_places(*share.backend, experts));
+            made.expert_tables.push_back(test::upload_places(*share.backend, experts));
             experts.places = reinterpret_cast<const backend::ExpertPlace*>(made.expert_tables.back()->data());
         }
     }

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "backend/upload_places.h"
 #include "cuda/cuda_backend.h"
 #include "reference/reference_backend.h"
 #include "support/catch.h"
+#include "support/upload_places.h"
 #include "unit/cpu/support.h"
 
 namespace minim::test {
@@ -71,7 +71,7 @@ struct Fixture {
     }
     // Returns the weights with the table of their experts in the device's memory.
     backend::ExpertWeights with_table(backend::ExpertWeights weights) {
-        blocks.push_back(backend::upload_places(*device, weights));
+        blocks.push_back(upload_places(*device, weights));
         weights.places = reinterpret_cast<const backend::ExpertPlace*>(blocks.back()->data());
         return weights;
     }

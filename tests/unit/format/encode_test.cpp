@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "activation_blocks.h"
 #include "golden.h"
 #include "support/catch.h"
 
