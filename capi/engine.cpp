@@ -148,10 +148,10 @@ minim_status minim_engine_submit_n(minim_engine* engine, const minim_sampling* s
                                    const int32_t* prompt, size_t count, const minim_request_params* params,
                                    size_t n_answers, minim_request** out, minim_error* err) {
     return guard(err, DevicesOf(engine), [&] {
-        constexpr size_t k_most_answers = 1024;
+        constexpr size_t k_max_answers = 1024;
         required(out, "out");
-        if (n_answers < 1 || n_answers > k_most_answers)
-            fail(Status::invalid, "n_answers is {}; 1 to {} are possible", n_answers, k_most_answers);
+        if (n_answers < 1 || n_answers > k_max_answers)
+            fail(Status::invalid, "n_answers is {}; 1 to {} are possible", n_answers, k_max_answers);
         std::fill_n(out, n_answers, nullptr);
         minim_engine& handle = required(engine, "engine");
         const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");

@@ -24,10 +24,10 @@ using namespace minim::capi;
 
 namespace {
 
-std::optional<checkpoint::Residence> residence_of(int32_t residence) {
+std::optional<checkpoint::HostStorage> residence_of(int32_t residence) {
     if (residence == MINIM_RESIDENCE_AUTO) return std::nullopt;
-    if (residence == MINIM_RESIDENCE_MAPPED) return checkpoint::Residence::mapped;
-    if (residence == MINIM_RESIDENCE_OWNED) return checkpoint::Residence::owned;
+    if (residence == MINIM_RESIDENCE_MAPPED) return checkpoint::HostStorage::mapped;
+    if (residence == MINIM_RESIDENCE_OWNED) return checkpoint::HostStorage::owned;
     fail(Status::invalid, "`residence` is {}; auto (0), mapped (1) and owned (2) are known", residence);
 }
 
@@ -82,9 +82,9 @@ placement::OpenRequest request_of(const minim_model_params& p,
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
     if (p.fit_n_ubatch < 0) fail(Status::invalid, "fit_n_ubatch is {}", p.fit_n_ubatch);
-    constexpr int64_t k_most_requests = 65536;
-    if (p.fit_requests < 0 || p.fit_requests > k_most_requests)
-        fail(Status::invalid, "fit_requests is {}; 0 to {} are possible", p.fit_requests, k_most_requests);
+    constexpr int64_t k_max_requests = 65536;
+    if (p.fit_requests < 0 || p.fit_requests > k_max_requests)
+        fail(Status::invalid, "fit_requests is {}; 0 to {} are possible", p.fit_requests, k_max_requests);
     placement::OpenRequest request;
     request.host = optional_text(p.backend);
     request.locks_memory = flag(p.lock, "lock");

@@ -31,11 +31,11 @@ void install_logger(Logger& log, const minim_runtime_params& params) {
     log.set(write_to_standard_error, nullptr, static_cast<LogLevel>(wanted[0] - '0'));
 }
 
-constexpr int32_t k_most_threads = 1024;
+constexpr int32_t k_max_threads = 1024;
 
 int32_t thread_count(int32_t count, const char* name) {
-    if (count < 0 || count > k_most_threads)
-        fail(Status::invalid, "{} is {}; it goes from 0 to {}", name, count, k_most_threads);
+    if (count < 0 || count > k_max_threads)
+        fail(Status::invalid, "{} is {}; it goes from 0 to {}", name, count, k_max_threads);
     return count;
 }
 

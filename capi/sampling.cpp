@@ -58,15 +58,15 @@ minim_status minim_sampling_set_recommended(minim_sampling* sampling, const mini
 minim_status minim_sampling_set_dry_breakers(minim_sampling* sampling, const char* const* texts,
                                              const size_t* lengths, size_t count, minim_error* err) {
     return guard(err, [&] {
-        constexpr size_t k_most_breakers = 64;
+        constexpr size_t k_max_breakers = 64;
         const SamplingWriter writer(required(sampling, "sampling"));
-        if (count > k_most_breakers)
-            fail(Status::invalid, "{} breakers for DRY; at most {} are possible", count, k_most_breakers);
+        if (count > k_max_breakers)
+            fail(Status::invalid, "{} breakers for DRY; at most {} are possible", count, k_max_breakers);
         if (count > 0) required(texts, "texts");
         std::vector<std::string> breakers;
         for (size_t i = 0; i < count; ++i) {
             breakers.emplace_back(text_argument(texts[i], lengths != nullptr ? lengths[i] : SIZE_MAX, "texts")
-                                      .substr(0, minim::sampling::k_most_breaker_bytes));
+                                      .substr(0, minim::sampling::k_max_breaker_bytes));
             if (breakers.back().empty()) fail(Status::invalid, "breaker {} for DRY is empty", i);
         }
         writer.params().dry_breakers = std::move(breakers);

@@ -88,7 +88,7 @@ minim_status minim_session_get_tokens(minim_session* session, minim_tokens** out
     return guard(err, DevicesOf(session), [&] {
         required(out, "out") = nullptr;
         const SessionUse use(required(session, "session"));
-        const auto ids = session->session->tokens().first(static_cast<size_t>(session->n_reported()));
+        const auto ids = session->session->tokens().first(session->n_reported());
         *out = new minim_tokens{{ids.begin(), ids.end()}};
     });
 }

@@ -7,7 +7,7 @@ namespace minim::capi {
 namespace {
 
 // If `size` exceeds the known struct by more than this, it is not a newer version's but was not initialised.
-constexpr uint32_t k_most_unknown_bytes = 4096;
+constexpr uint32_t k_max_unknown_bytes = 4096;
 
 uint32_t checked_size(const void* caller, const char* name, uint32_t first_version_bytes,
                       uint32_t known_bytes) {
@@ -19,7 +19,7 @@ uint32_t checked_size(const void* caller, const char* name, uint32_t first_versi
              "{}.size is {}, at least {} is expected: initialise the struct with its INIT macro", name, size,
              first_version_bytes);
     }
-    if (size > known_bytes && size - known_bytes > k_most_unknown_bytes) {
+    if (size > known_bytes && size - known_bytes > k_max_unknown_bytes) {
         fail(Status::invalid,
              "{}.size is {}, at most {} is expected: initialise the struct with its INIT macro", name, size,
              known_bytes);

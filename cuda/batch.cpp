@@ -61,7 +61,7 @@ int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> 
     int64_t furthest = 0;
     const KvSequence* last = nullptr;
     for (int64_t i = 0; i < n; ++i) {
-        const KvRow& row = rows[static_cast<size_t>(i)];
+        const KvRow& row = rows[i];
         if (row.sequence != last) {
             last = row.sequence;
             first = n_pages;
@@ -75,8 +75,8 @@ int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> 
         std::bit_ceil(static_cast<uint64_t>(std::max(furthest, backend::k_kv_page_tokens))));
     s.batch.n_tiles = {};
     if (s.fast_work.query != nullptr)
-        s.batch.n_tiles = fast::make_tiles(rows, n_head, n_head_kv,
-                                           std::span(host.attend_tiles, static_cast<size_t>(2 * n)), s.fixed);
+        s.batch.n_tiles =
+            fast::make_tiles(rows, n_head, n_head_kv, std::span(host.attend_tiles, 2 * n), s.fixed);
     return batch_bytes(n, n_pages);
 }
 

@@ -21,7 +21,7 @@ constexpr int64_t k_patience = 20 * k_second;
 constexpr int64_t k_patience_a_row = 50 * k_millisecond;
 // The most rows that a kernel hands to the host. For more rows copies are faster, but they take longer to start and are
 // not recorded.
-constexpr int64_t k_most_posted_rows = 64;
+constexpr int64_t k_max_posted_rows = 64;
 
 class PinnedRange : public backend::Pinned {
   public:
@@ -115,7 +115,7 @@ void CudaDevice::take_work(Stream& s, Taker& taker) const {
     const backend::StepLimits& limits = s.limits;
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
     const int64_t n_pieces =
-        std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
+        std::min(limits.n_rows, backend::k_max_top_k_rows) * fast::top_k_pieces(limits.n_vocab);
     taker.take(s.work.ids, limits.n_rows);
     taker.take(s.work.tables, batch_bytes(limits.n_rows, most_pages(limits)));
     taker.take(s.work.frequency, limits.head_dim);
@@ -123,14 +123,14 @@ void CudaDevice::take_work(Stream& s, Taker& taker) const {
     taker.take(s.work.activated, n_slots * limits.expert_ff);
     taker.take(s.work.output, n_slots * std::max(limits.hidden, limits.expert_ff));
     taker.take(s.work.seen, std::min(limits.n_rows, int64_t{1}));
-    taker.take(s.work.shortlist.pieces, n_pieces);
-    taker.take(s.work.shortlist.keys, n_pieces * fast::k_list);
+    taker.take(s.work.top_k.pieces, n_pieces);
+    taker.take(s.work.top_k.keys, n_pieces * fast::k_list);
 }
 
 uint64_t CudaDevice::step_bytes(const backend::StepLimits& limits) const {
-    if (limits.n_expert > exact::k_most_experts)
+    if (limits.n_expert > exact::k_max_experts)
         fail_on_device(name_, Status::unsupported, "{} experts a layer; up to {} are possible",
-                       limits.n_expert, exact::k_most_experts);
+                       limits.n_expert, exact::k_max_experts);
     Stream stream(index_, log_);
     stream.limits = limits;
     stream.n_processors = runtime::processor_count(index_);
@@ -144,9 +144,9 @@ std::unique_ptr<Scratch> CudaDevice::reserve(const backend::StepLimits& limits) 
     auto stream = std::make_unique<Stream>(index_, log_);
     Batch& batch = stream->batch;
     stream->limits = limits;
-    batch.rows.reserve(static_cast<size_t>(limits.n_rows));
-    batch.ids.reserve(static_cast<size_t>(limits.n_rows));
-    batch.frequency.reserve(static_cast<size_t>(limits.head_dim));
+    batch.rows.reserve(limits.n_rows);
+    batch.ids.reserve(limits.n_rows);
+    batch.frequency.reserve(limits.head_dim);
     stream->records.reserve();
     stream->n_processors = runtime::processor_count(index_);
     stream->memory = allocate(bytes, "work space", MemoryUse::work);
@@ -184,7 +184,7 @@ void CudaDevice::post(Scratch& scratch, backend::Exchange& exchange, int64_t tur
     const fast::Posted to = with.posted(turn);
     int64_t n_floats = n * hidden;
     int64_t n_ids = n * n_used;
-    if (n > k_most_posted_rows) {
+    if (n > k_max_posted_rows) {
         copy_later(s, Way::to_host, to.h, h, static_cast<uint64_t>(n_floats) * sizeof(float));
         copy_later(s, Way::to_host, to.ids, ids, static_cast<uint64_t>(n_ids) * sizeof(int32_t));
         n_floats = n_ids = 0;

@@ -14,7 +14,7 @@ bool is_aligned(const void* place) {
 
 bool DenseProducts::takes(const backend::LinearTask& task, int64_t n) const noexcept {
     const backend::Matrix& weight = *task.weight;
-    return library_ != nullptr && n >= k_least_rows && !weight.packed &&
+    return library_ != nullptr && n >= k_min_rows && !weight.packed &&
            (weight.format == Format::f16 || weight.format == Format::bf16) && weight.cols % 8 == 0 &&
            weight.rows % 8 == 0 && weight.row_bytes == 2 * weight.cols && is_aligned(weight.data) &&
            is_aligned(task.y);
@@ -37,7 +37,7 @@ std::shared_ptr<const blas::Plan> DenseProducts::plan_for(const backend::LinearT
         plans_.splice(plans_.begin(), plans_, known);
     } else {
         plans_.push_front({problem, library_->plan(problem, k_workspace_bytes)});
-        if (plans_.size() > k_most_plans) plans_.pop_back();
+        if (plans_.size() > k_max_plans) plans_.pop_back();
     }
     return plans_.front().plan;
 }

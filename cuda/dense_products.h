@@ -19,10 +19,10 @@ class DenseProducts {
   public:
     // The least rows of a batch for the library: with fewer, reading the weights takes all the time. No recorded step
     // has as many.
-    static constexpr int64_t k_least_rows = 48;
+    static constexpr int64_t k_min_rows = 48;
     // Work space for a product. NVIDIA advises 32 MiB for sm_90 and later; on an H200 prompts are as fast with 8.
     static constexpr uint64_t k_workspace_bytes = uint64_t{8} << 20;
-    static constexpr size_t k_most_plans = 256;
+    static constexpr size_t k_max_plans = 256;
 
     // `library` may be null.
     explicit DenseProducts(std::unique_ptr<blas::Library> library) : library_(std::move(library)) {}

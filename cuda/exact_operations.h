@@ -116,11 +116,11 @@ class ExactOperations : public CudaDevice {
         launch(s, [&] { exact::add_slots(s.stream, out, gates, n, n_used, hidden, y); });
     }
 
-    bool makes_shortlists() const noexcept override { return true; }
-    void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                   const backend::ShortlistTask& task) const override {
+    bool makes_top_k() const noexcept override { return true; }
+    void top_k(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+               const backend::TopKTask& task) const override {
         Stream& s = own(scratch);
-        launch(s, [&] { fast::shortlist(s.stream, logits, n, n_vocab, s.work.shortlist, task); });
+        launch(s, [&] { fast::top_k(s.stream, logits, n, n_vocab, s.work.top_k, task); });
     }
 
   protected:

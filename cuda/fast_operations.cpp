@@ -36,7 +36,7 @@ class FastOperations : public ExactOperations {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);
         s.fixed = is_fixed_;
-        const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
+        const std::vector<int32_t> none(fast::n_arrival_counters(limits));
         check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
                             none.size() * sizeof(int32_t)));
         if (limits.n_rows > 0) s.list.reserve();
@@ -98,7 +98,7 @@ class FastOperations : public ExactOperations {
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                int64_t n_used, int32_t* ids, float* gates) const override {
-        if (n_used > fast::k_most_used)
+        if (n_used > fast::k_max_used)
             return ExactOperations::route(scratch, h, n, router, bias, n_used, ids, gates);
         if (n == 0) return;
         const fast::Choice choice = {bias.data, n_used, ids, gates};
@@ -178,7 +178,7 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
     taker.take(work.tiles.count, 1);
     taker.take(work.router_partial, fast::route_partial_floats(limits.n_rows));
     taker.take(work.arrived, fast::n_arrival_counters(limits));
-    if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
+    if (dense_.has_library() && limits.n_rows >= DenseProducts::k_min_rows) {
         work.dense = &dense_;
         taker.take(work.narrowed, limits.n_rows * longest);
         taker.take(work.narrowed_factor, limits.n_rows);

@@ -11,7 +11,7 @@ namespace {
 // The most rows of weights that are multiplied in the kernel that normalises their input. Each of its blocks, of 32 rows, does
 // so for itself: these many begin at once on a large GPU (512 blocks on 132 multiprocessors), while those of a head of 200,064
 // rows would do it one after another.
-constexpr int64_t k_most_norm_rows = 16384;
+constexpr int64_t k_max_norm_rows = 16384;
 
 bool overlap(const float* a, int64_t n_a, const float* b, int64_t n_b) {
     return a < b + n_b && b < a + n_a;
@@ -37,7 +37,7 @@ bool takes_norm(const Operation& operation, const NormCall& norm) {
         if (overlap(task.y, rows, norm.x, norm.size) || overlap(task.y, rows, norm.h, norm.size))
             return false;
     }
-    return n_rows <= k_most_norm_rows;
+    return n_rows <= k_max_norm_rows;
 }
 
 // Returns the rows that the operation needs in blocks.
@@ -88,7 +88,7 @@ bool may_fold(const cuda::Stream& s, const Operation& operation) {
     if (norm == nullptr || !debug_switches().fold || s.fixed || norm->n != 1) return false;
     const uintptr_t places = reinterpret_cast<uintptr_t>(norm->x) |
                              reinterpret_cast<uintptr_t>(norm->weight) | reinterpret_cast<uintptr_t>(norm->h);
-    return norm->size % 32 == 0 && norm->size <= k_most_norm_size && places % sizeof(FourFloats) == 0 &&
+    return norm->size % 32 == 0 && norm->size <= k_max_norm_size && places % sizeof(FourFloats) == 0 &&
            !overlap(norm->x, norm->size, norm->h, norm->size);
 }
 

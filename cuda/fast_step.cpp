@@ -24,22 +24,22 @@ constexpr int64_t k_rows_together = 4;
 // weights slot by slot. Tensor cores decode tiles for 64 slots, of which few are there. Measured on an H100 with
 // experts chosen at random, steps of 16 and 32 rows: 1.76 and 1.52 times as fast as with tiles (IQ2_S), 1.53 and 1.32
 // (Q4_K), 1.32 and 1.07 (IQ5_K).
-constexpr int64_t k_most_few_rows = 32;
+constexpr int64_t k_max_few_rows = 32;
 // The same limit for other packed matrices. Their weights are read again for the next four rows: from the second-level
-// cache, if they have no more bytes than k_most_reread_bytes. On an H100 q, k and v of 16 rows take as long either way.
-constexpr int64_t k_most_reread_rows = 16;
-constexpr int64_t k_most_reread_bytes = int64_t{32} << 20;
+// cache, if they have no more bytes than k_max_reread_bytes. On an H100 q, k and v of 16 rows take as long either way.
+constexpr int64_t k_max_reread_rows = 16;
+constexpr int64_t k_max_reread_bytes = int64_t{32} << 20;
 // The rows of a tile of many rows (linear_many.h). If there are fewer tiles than half the multiprocessors, kernels for
-// a few rows are twice as fast up to k_most_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
+// a few rows are twice as fast up to k_max_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
 constexpr int64_t k_tile_rows = 64;
-static_assert(k_most_together >= 3);  // q, k and v
+static_assert(k_max_together >= 3);  // q, k and v
 // The most bytes of weights of a launch that are prefetched: on an H100 up to 16 MiB make no difference and 32 MiB cost
 // 6 % of a decoding step, since its second-level cache does not keep them.
-constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
+constexpr int64_t k_max_prefetched_bytes = int64_t{8} << 20;
 
 // Returns whether a kernel asks for n_bytes of weights before the kernels ahead of it are done.
 bool is_prefetched(int64_t n_bytes) {
-    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
+    return debug_switches().prefetch && n_bytes <= k_max_prefetched_bytes;
 }
 
 // Returns the rows after the last whole panel: they are not packed.
@@ -105,14 +105,14 @@ bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
     if (s.fixed || n <= k_rows_together) return s.fixed;
     int64_t n_tiles = 0;
     for (int i = 0; i < products.count; ++i) n_tiles += (products.rows[i] + k_tile_rows - 1) / k_tile_rows;
-    if (2 * n_tiles <= s.n_processors) return n > k_most_few_rows;
-    return n > k_most_reread_rows || weight_bytes(products) > k_most_reread_bytes;
+    if (2 * n_tiles <= s.n_processors) return n > k_max_few_rows;
+    return n > k_max_reread_rows || weight_bytes(products) > k_max_reread_bytes;
 }
 
 // Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
 bool sorts_slots(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
     const bool is_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
-    return s.fixed || n > (is_packed ? k_most_few_rows : k_rows_together);
+    return s.fixed || n > (is_packed ? k_max_few_rows : k_rows_together);
 }
 
 // Converts n_blocks blocks of x to the halves that the weights need, unless `out` already has them.
@@ -125,7 +125,7 @@ void halve_for(cuda::Stream& s, Format weights, const float* x, int64_t n_blocks
 
 // Tasks whose weights are alike, for one launch.
 struct Alike {
-    const LinearTask* task[k_most_together];
+    const LinearTask* task[k_max_together];
     int32_t count = 0;
 };
 
@@ -137,7 +137,7 @@ Alike only(const LinearTask& task) {
 Alike take_alike(std::span<const LinearTask> tasks, size_t first, uint64_t& done) {
     const Matrix& pattern = *tasks[first].weight;
     Alike alike;
-    for (size_t i = first; i < tasks.size() && alike.count < k_most_together; ++i) {
+    for (size_t i = first; i < tasks.size() && alike.count < k_max_together; ++i) {
         const Matrix& weight = *tasks[i].weight;
         const bool is_alike =
             weight.packed == pattern.packed && weight.format == pattern.format && weight.cols == pattern.cols;
@@ -351,7 +351,7 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
 }  // namespace
 
 int64_t n_arrival_counters(const backend::StepLimits& limits) {
-    const int64_t few_rows = std::min(limits.n_rows, k_most_few_rows);
+    const int64_t few_rows = std::min(limits.n_rows, k_max_few_rows);
     return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
 }
 

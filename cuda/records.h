@@ -21,15 +21,15 @@
 namespace minim::cuda {
 
 // The most recorded steps of a stream: eight kinds, each cut into parts by the offloaded experts of 62 layers.
-inline constexpr size_t k_most_records = 512;
+inline constexpr size_t k_max_records = 512;
 // The most launches in all of them; beyond that the oldest are dropped: the driver uses some kilobytes for each.
-inline constexpr int64_t k_most_launches = 8192;
+inline constexpr int64_t k_max_launches = 8192;
 // After this many failed records in a row, a stream records without early starts; after the same number again, it
 // stops recording and computes every step.
-inline constexpr int32_t k_most_failures = 3;
+inline constexpr int32_t k_max_failures = 3;
 // A step is recorded only if another one of its kind was computed within this number of steps before it: recording
 // costs more than a few repeats save.
-inline constexpr int64_t k_most_steps_between = 50;
+inline constexpr int64_t k_max_steps_between = 50;
 
 // The properties of a step that a record depends on.
 struct RecordKey {
@@ -66,7 +66,7 @@ class Records {
     Records& operator=(const Records&) = delete;
     ~Records() { clear(); }
     void reserve() {
-        records_.reserve(k_most_records);
+        records_.reserve(k_max_records);
         is_off_ = !debug_switches().record;
     }
 
@@ -84,7 +84,7 @@ class Records {
         }
         const int64_t n_steps_between = n_steps_ - std::exchange(found->last_use, n_steps_);
         if (found->graph != nullptr) return repeat(stream, found->graph);
-        if (n_steps_between > k_most_steps_between) return false;
+        if (n_steps_between > k_max_steps_between) return false;
         current_ = static_cast<size_t>(found - records_.begin());
         found->n_launches = 0;
         why_spoilt_ = nullptr;
@@ -159,7 +159,7 @@ class Records {
     void note_failure(const char* why) {
         ++log_.n_failed;
         log_.why_failed = why;
-        if (++n_failures_ < k_most_failures) return;
+        if (++n_failures_ < k_max_failures) return;
         n_failures_ = 0;
         is_off_ = !starts_early_;
         log_.warn(starts_early_ ? "steps are recorded without early launch from now on"
@@ -173,7 +173,7 @@ class Records {
             for (const Record& record : records_) sum += record.n_launches;
             return sum;
         };
-        while (records_.size() == k_most_records || n_launches() > k_most_launches) {
+        while (records_.size() == k_max_records || n_launches() > k_max_launches) {
             const auto oldest = std::ranges::min_element(records_, {}, &Record::last_use);
             if (oldest->graph != nullptr) runtime::end_graph(device_, oldest->graph);
             records_.erase(oldest);

@@ -124,7 +124,7 @@ std::vector<backend::DeviceInfo> devices() {
         return {none};
     }
     std::vector<backend::DeviceInfo> all;
-    all.reserve(static_cast<size_t>(count));
+    all.reserve(count);
     for (int32_t i = 0; i < count; ++i) all.push_back(device(i));
     return all;
 }

@@ -11,7 +11,7 @@
 #include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
-#include "cuda/fast/shortlist.h"
+#include "cuda/fast/top_k.h"
 #include "cuda/operation_list.h"
 #include "cuda/records.h"
 #include "cuda/runtime.h"
@@ -41,14 +41,14 @@ struct Batch {
 
 // Memory of the device.
 struct Work {
-    int32_t* ids;                   // [n_rows], of an embed() outside of a batch
-    std::byte* tables;              // batch_bytes(n_rows, pages of all)
-    float* frequency;               // [head_dim]
-    float* score;                   // [n_rows, n_expert]
-    float* activated;               // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
-    float* output;                  // [n_slots, hidden] or the up of the slots, whichever is larger
-    fast::ShortlistWork shortlist;  // of k_most_shortlist_rows
-    uint32_t* seen;                 // the host's answer to a turn of an exchange
+    int32_t* ids;          // [n_rows], of an embed() outside of a batch
+    std::byte* tables;     // batch_bytes(n_rows, pages of all)
+    float* frequency;      // [head_dim]
+    float* score;          // [n_rows, n_expert]
+    float* activated;      // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
+    float* output;         // [n_slots, hidden] or the up of the slots, whichever is larger
+    fast::TopKWork top_k;  // of k_max_top_k_rows
+    uint32_t* seen;        // the host's answer to a turn of an exchange
 };
 
 // Memory of the device that only fast arithmetic needs.

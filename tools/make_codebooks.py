@@ -55,14 +55,14 @@ def array(element_type, name, texts):
     return f"inline constexpr Table<{element_type}, {len(texts)}> k_{name} = {{{{\n{body}}}}};\n"
 
 
-def packed_points(shape, data):
+def packed_entries(shape, data):
     """Returns the sorted magnitudes of a codebook and its entries as 16-bit words."""
-    points, positions = shape
+    entries, positions = shape
     magnitudes = sorted(set(data))
     index_bits = {8: 2, 4: 3}[positions]
     assert len(magnitudes) <= 1 << index_bits
     words = []
-    for point in range(points):
+    for point in range(entries):
         word = 0
         for position in range(positions):
             index = magnitudes.index(data[point * positions + position])
@@ -75,10 +75,10 @@ def header_text(tables):
     parts = [HEADER]
     for name in GRIDS:
         table = tables[name]
-        magnitudes, words = packed_points(table["shape"], table["data"])
+        magnitudes, words = packed_entries(table["shape"], table["data"])
         parts.append(f"// {table['use']}")
         parts.append(array("int8_t", f"{name}_magnitudes", [str(m) for m in magnitudes]))
-        parts.append(array("uint16_t", f"{name}_points", [f"0x{w:04X}" for w in words]))
+        parts.append(array("uint16_t", f"{name}_entries", [f"0x{w:04X}" for w in words]))
     parts.append(f"// {tables['ksigns']['use']}")
     parts.append(array("uint8_t", "ksigns", [f"0x{s:02X}" for s in tables["ksigns"]["data"]]))
     for name in VALUES:

@@ -17,7 +17,7 @@ namespace minim::cuda::exact {
 
 MINIM_HOST_DEVICE void encode_kv_row(Format format, const float* x, int64_t count, uint8_t* row) {
     if (format == Format::f32) {
-        memcpy(row, x, static_cast<size_t>(count) * sizeof(float));
+        memcpy(row, x, count * sizeof(float));
     } else if (format == Format::f16) {
         for (int64_t i = 0; i < count; ++i) store_u16(row + 2 * i, float_to_f16(x[i]));
     } else if (format == Format::bf16) {

@@ -28,7 +28,7 @@ struct Weight {
 
 // The most experts of a layer. In the kernels that choose experts and group slots, a thread handles one expert or keeps
 // the scores of some.
-inline constexpr int64_t k_most_experts = 512;
+inline constexpr int64_t k_max_experts = 512;
 
 // Rows first_row .. first_row + rows - 1 of one of the three matrices, for every expert.
 struct Experts {

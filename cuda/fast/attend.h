@@ -73,7 +73,7 @@ template <int head_dim, int row_warps, int key_warps>
 struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
     static constexpr bool k_starts_early = true;
-    static constexpr int k_least_blocks = row_warps == 1 ? 3 : 1;  // narrow tiles: as attend_splits() assumes
+    static constexpr int k_min_blocks = row_warps == 1 ? 3 : 1;  // narrow tiles: as attend_splits() assumes
     static constexpr int k_rows = 16 * row_warps;
     static constexpr int k_keys = k_page_tokens / key_warps;  // keys of a page that a warp takes
     static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks

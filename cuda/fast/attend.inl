@@ -16,11 +16,11 @@ namespace {
 // Blocks of a launch that keep a multiprocessor busy: three blocks of narrow tiles fit on one.
 constexpr int64_t k_wide_blocks = 2;
 constexpr int64_t k_narrow_blocks = 3;
-// Pages of the longest context that a block of a narrow tile takes, if the launch then has at most k_most_narrow_blocks blocks
+// Pages of the longest context that a block of a narrow tile takes, if the launch then has at most k_max_narrow_blocks blocks
 // a multiprocessor: beside many short contexts, a long one would else be left to a few blocks.
 constexpr int64_t k_block_pages = 64;
-constexpr int64_t k_most_narrow_blocks = 8;
-constexpr int64_t k_most_splits = 128;
+constexpr int64_t k_max_narrow_blocks = 8;
+constexpr int64_t k_max_splits = 128;
 // Blocks that prepare the queries of a batch with few rows.
 constexpr int64_t k_prepare_blocks = 64;
 
@@ -142,14 +142,14 @@ TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int6
 int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64_t n_context,
                       int64_t n_processors) {
     const int64_t n_pages = (n_context + k_page_tokens - 1) / k_page_tokens;
-    const int64_t most = std::min(k_most_splits, n_pages);
+    const int64_t most = std::min(k_max_splits, n_pages);
     if (n_tiles == 0 || most < 2) return 1;
     const int64_t n_blocks = n_tiles * n_head_kv;  // for each part
     if (shape == TileShape::wide)
         return std::clamp<int64_t>(k_wide_blocks * n_processors / n_blocks, 1, most);
     const int64_t busy = k_narrow_blocks * n_processors / n_blocks;
     const int64_t of_pages = std::min((n_pages + k_block_pages - 1) / k_block_pages,
-                                      k_most_narrow_blocks * n_processors / n_blocks);
+                                      k_max_narrow_blocks * n_processors / n_blocks);
     return std::clamp<int64_t>(std::max(busy, of_pages), 1, most);
 }
 
@@ -158,7 +158,7 @@ int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t
     // The most rows of any launch with more than one split.
     const int64_t narrow_tokens = k_narrow_rows / (n_head / n_head_kv);
     const int64_t wide = n_rows > 2 * narrow_tokens ? k_wide_blocks * k_wide_rows : 0;
-    return n_processors * std::max(wide, k_most_narrow_blocks * k_narrow_rows) * (head_dim + 2) *
+    return n_processors * std::max(wide, k_max_narrow_blocks * k_narrow_rows) * (head_dim + 2) *
            static_cast<int64_t>(sizeof(float));
 }
 

@@ -77,7 +77,7 @@ namespace minim::cuda::fast {
 using Stream = void*;
 
 // The shared memory that every generation from 8.0 on can give a block.
-inline constexpr int k_most_shared_bytes = 99 * 1024;
+inline constexpr int k_max_shared_bytes = 99 * 1024;
 
 template <class Kernel>
 inline constexpr bool k_starts_early = requires {
@@ -92,11 +92,11 @@ template <class Kernel>
 inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
-// A kernel with k_least_blocks uses few enough registers for that number of blocks on a multiprocessor, which has 65,536.
+// A kernel with k_min_blocks uses few enough registers for that number of blocks on a multiprocessor, which has 65,536.
 template <class Kernel>
 inline constexpr int k_blocks_wanted = [] {
-    if constexpr (requires { Kernel::k_least_blocks; }) {
-        return Kernel::k_least_blocks;
+    if constexpr (requires { Kernel::k_min_blocks; }) {
+        return Kernel::k_min_blocks;
     } else {
         return 1;
     }

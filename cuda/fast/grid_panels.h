@@ -13,16 +13,16 @@
 
 namespace minim::cuda::fast {
 
-template <size_t n_points>
+template <size_t n_entries>
 struct NibbleGrid {
-    uint32_t point[n_points];
+    uint32_t point[n_entries];
 };
 
 // Widens the positions of codebook entries from two bits to four.
-template <size_t n_points>
-MINIM_HOST_DEVICE constexpr NibbleGrid<n_points> nibble_grid(const Table<uint16_t, n_points>& packed) {
-    NibbleGrid<n_points> grid{};
-    for (size_t i = 0; i < n_points; ++i) {
+template <size_t n_entries>
+MINIM_HOST_DEVICE constexpr NibbleGrid<n_entries> nibble_grid(const Table<uint16_t, n_entries>& packed) {
+    NibbleGrid<n_entries> grid{};
+    for (size_t i = 0; i < n_entries; ++i) {
         for (uint32_t position = 0; position < 8; ++position)
             grid.point[i] |= ((static_cast<uint32_t>(packed.data[i]) >> (2 * position)) & 3U)
                              << (4 * position);
@@ -31,15 +31,15 @@ MINIM_HOST_DEVICE constexpr NibbleGrid<n_points> nibble_grid(const Table<uint16_
 }
 
 MINIM_HOST_DEVICE const uint32_t* iq2xxs_nibbles() {
-    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xxs_points);
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xxs_entries);
     return k_grid.point;
 }
 MINIM_HOST_DEVICE const uint32_t* iq2xs_nibbles() {
-    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xs_points);
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xs_entries);
     return k_grid.point;
 }
 MINIM_HOST_DEVICE const uint32_t* iq2s_nibbles() {
-    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2s_points);
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2s_entries);
     return k_grid.point;
 }
 
@@ -80,7 +80,7 @@ struct Iq2XxsNibbles {
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xxs_nibbles(); }
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
-        const uint32_t index = block.word(Layout::points_at(u));
+        const uint32_t index = block.word(Layout::entries_at(u));
         const uint32_t group = block.word(Layout::signs_at(u));  // WordOrder::seven_sign_nibbles
         // The eighth sign makes the number of negative signs even: it is the sum of seven nibbles without carries, for
         // four points at once.
@@ -105,8 +105,8 @@ struct Iq2XsNibbles {
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         // Two codebook entries a word, each with 9 bits of index and 7 of signs.
-        const uint32_t a = block.word(Layout::points_at(u, 0));
-        const uint32_t b = block.word(Layout::points_at(u, 1));
+        const uint32_t a = block.word(Layout::entries_at(u, 0));
+        const uint32_t b = block.word(Layout::entries_at(u, 1));
         const uint32_t seven =
             ((a >> 9) & 127U) | ((a >> 25) << 8) | ((b << 7) & 0x7F0000U) | ((b >> 25) << 24);
         const uint32_t signs = panel::even_signs<Lanes>(seven);
@@ -140,23 +140,23 @@ struct Iq2SNibbles {
 };
 
 // Decodes as in lib/panel/grids.h, but with lookups in shared memory.
-struct Iq3XxsPoints {
+struct Iq3XxsEntries {
     using Block = IQ3_XXS;
     using Kind = panel::Iq3XxsPanel<Lanes>::Kind;
     static constexpr int k_table_words = 256;
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq3xxs_grid(); }
 
     template <int... i>
-    MINIM_DEVICE static void put(uint32_t points, uint32_t signs, const uint32_t* grid, Unit& unit) {
-        (panel::put_code<Lanes, i, panel::k_iq3xxs_offset>(grid[(points >> (8 * (i % 4))) & 255U], signs,
+    MINIM_DEVICE static void put(uint32_t entries, uint32_t signs, const uint32_t* grid, Unit& unit) {
+        (panel::put_code<Lanes, i, panel::k_iq3xxs_offset>(grid[(entries >> (8 * (i % 4))) & 255U], signs,
                                                            unit.code),
          ...);
     }
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         const uint32_t group = block.word(Block::groups_at + 4 * u);
         const uint32_t signs = panel::even_signs<Lanes>(panel::spread_sign_indices<Lanes>(group));
-        put<0, 1, 2, 3>(block.word(Block::points_at + 8 * u), signs, grid, unit);
-        put<4, 5, 6, 7>(block.word(Block::points_at + 8 * u + 4), signs, grid, unit);
+        put<0, 1, 2, 3>(block.word(Block::entries_at + 8 * u), signs, grid, unit);
+        put<4, 5, 6, 7>(block.word(Block::entries_at + 8 * u + 4), signs, grid, unit);
         unit.scale[0] = panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.5F).of(group >> 28);
     }
 };
@@ -178,7 +178,7 @@ MINIM_HOST_DEVICE const uint32_t* iq3s_codes() {
 inline constexpr uint32_t k_iq3s_turned = 2 * panel::k_iq3s_offset * 0x01010101U;
 static_assert(k_iq3s_turned == 0x1E1E1E1EU);
 
-struct Iq3SPoints {
+struct Iq3SEntries {
     using Block = IQ3_S;
     using Layout = panel::Iq3SLayout;
     using Kind = panel::Iq3SPanel<Lanes>::Kind;
@@ -206,6 +206,6 @@ struct Iq3SPoints {
 
 // panel::Grids with the decoders of this file in place of its own.
 using GridPanels = panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2XxsNibbles,
-                                    Iq2XsNibbles, Iq2SNibbles, Iq3XxsPoints, Iq3SPoints>;
+                                    Iq2XsNibbles, Iq2SNibbles, Iq3XxsEntries, Iq3SEntries>;
 
 }  // namespace minim::cuda::fast

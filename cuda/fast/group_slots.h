@@ -14,7 +14,7 @@
 namespace minim::cuda::fast {
 
 struct GroupSlotsKernel {
-    static constexpr int k_threads = static_cast<int>(exact::k_most_experts);
+    static constexpr int k_threads = static_cast<int>(exact::k_max_experts);
 
     const int32_t* ids;
     const backend::ExpertPlace* places;

@@ -18,7 +18,7 @@ struct HalveKernel {
     static constexpr uint32_t k_exponent = 14;
     // Blocks with smaller exponents are scaled as if they had this one: the inverse of their own scale would be
     // infinite.
-    static constexpr uint32_t k_least_exponent = 32;
+    static constexpr uint32_t k_min_exponent = 32;
 
     const float* x;
     int64_t n_blocks;
@@ -66,7 +66,7 @@ struct HalveKernel {
             largest = other > largest ? other : largest;
         }
         uint32_t exponent = largest >> 23;
-        if (exponent < k_least_exponent) exponent = k_least_exponent;
+        if (exponent < k_min_exponent) exponent = k_min_exponent;
         // Infinity and NaN are not scaled.
         return bits_to_float((exponent == 255 ? 127 : exponent - k_exponent) << 23);
     }

@@ -39,7 +39,7 @@ struct PanelStages {
     static constexpr int k_sums_at = k_headers_at + k_panels * 64;
     static constexpr int k_table_at = k_sums_at + k_threads * (n_tokens > 0 ? n_tokens : 1) * 4;
     static constexpr int k_bytes = (k_table_at + k_table_bytes<P> + 15) / 16 * 16;
-    static_assert(k_bytes <= k_most_shared_bytes);
+    static_assert(k_bytes <= k_max_shared_bytes);
 };
 
 // The work of a block.
@@ -353,9 +353,9 @@ template <class P>
 struct LinearNormKernel {
     using Stages = PanelStages<P, 1, 0>;
     static constexpr int k_threads = Stages::k_threads;
-    static constexpr int k_least_blocks = 4;  // 64 registers, like LinearFewKernel for one row
+    static constexpr int k_min_blocks = 4;  // 64 registers, like LinearFewKernel for one row
     static constexpr bool k_starts_early = true;
-    static_assert(Stages::k_bytes + k_most_norm_size / 32 * int64_t{sizeof(Q8Block)} <= k_most_shared_bytes);
+    static_assert(Stages::k_bytes + k_max_norm_size / 32 * int64_t{sizeof(Q8Block)} <= k_max_shared_bytes);
 
     Products products;
     NormRow norm;
@@ -386,14 +386,14 @@ struct LinearHalvesKernel {
     using Stages = PanelStages<P, 2, 2>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
-    static constexpr int64_t k_most_blocks = 128;  // more blocks keep a large GPU busy without this
+    static constexpr int64_t k_max_blocks = 128;  // more blocks keep a large GPU busy without this
 
     Products products;
     const Q8Block* input;
 
     static bool takes(const Products& products, int64_t n) {
         return n == 1 && Block::row_header_bytes == 0 && products.cols % (2 * Block::block_elems) == 0 &&
-               panel_pairs(products) <= k_most_blocks;
+               panel_pairs(products) <= k_max_blocks;
     }
     Grid grid() const { return {panel_pairs(products), 1, Stages::k_bytes}; }
 
@@ -422,7 +422,7 @@ template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;
     static constexpr int k_threads = Stages::k_threads;
-    static constexpr int k_least_blocks = 3;  // 48 x 8 blocks are then one wave on a large GPU
+    static constexpr int k_min_blocks = 3;  // 48 x 8 blocks are then one wave on a large GPU
     static constexpr bool k_starts_early = true;
     static constexpr bool k_holds_next = true;
 

@@ -132,7 +132,7 @@ struct HalfTile {
     static constexpr int k_stage_bytes = k_inputs_at + k_tile_inputs * k_input_stride;
     static constexpr int k_places_at = 2 * k_stage_bytes;
     static constexpr int k_bytes = k_places_at + 8 * k_tile_inputs;
-    static_assert(k_bytes <= k_most_shared_bytes);
+    static_assert(k_bytes <= k_max_shared_bytes);
 };
 
 // A lane's products of a tile: rows `row` (sum[j][0], sum[j][1]) and `row` + 8 (sum[j][2], sum[j][3]) with inputs

@@ -41,7 +41,7 @@ struct TileSpace {
     static constexpr int k_places_at = k_headers_at + 64 * k_tile_panels;
     static constexpr int k_table_at = k_places_at + 8 * k_tile_inputs;
     static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
-    static_assert(k_bytes <= k_most_shared_bytes);
+    static_assert(k_bytes <= k_max_shared_bytes);
 
     // The finished products: [input][row]. They overwrite inputs and codes.
     static constexpr int k_product_stride = k_tile_rows + 4;

@@ -21,8 +21,8 @@ namespace minim::cuda::fast {
 using exact::Experts;
 using exact::Weight;
 
-inline constexpr int k_most_together = 4;  // products of one launch
-inline constexpr int k_most_used = 32;     // experts of a row that route() chooses
+inline constexpr int k_max_together = 4;  // products of one launch
+inline constexpr int k_max_used = 32;     // experts of a row that route() chooses
 
 // y = W x, or y += W x, for weights of one format and one number of columns, in one launch.
 struct Products {
@@ -30,12 +30,12 @@ struct Products {
     int64_t cols;
     int64_t row_bytes;
     int32_t count;
-    const uint8_t* weight[k_most_together];
-    int64_t rows[k_most_together];
-    int64_t y_stride[k_most_together];
-    float scale[k_most_together];
-    float* y[k_most_together];
-    bool add[k_most_together];
+    const uint8_t* weight[k_max_together];
+    int64_t rows[k_max_together];
+    int64_t y_stride[k_max_together];
+    float scale[k_max_together];
+    float* y[k_max_together];
+    bool add[k_max_together];
     bool prefetches;  // the weights, while earlier kernels of the stream still run
 };
 // Returns the bytes of the weights of all products.
@@ -120,7 +120,7 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 // h = x / sqrt(mean(x^2) + eps) * weight, and h quantised. size is a multiple of 32; h may be x.
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
-// One row of norm(), for kernels that begin with it. size is at most k_most_norm_size; x, weight and h are aligned to 16
+// One row of norm(), for kernels that begin with it. size is at most k_max_norm_size; x, weight and h are aligned to 16
 // bytes. h must not overlap x, nor may the results of the kernel overlap any of them: its blocks run in any order.
 struct NormRow {
     const float* x;
@@ -130,7 +130,7 @@ struct NormRow {
     float* h;
     Q8Block* quantized;
 };
-inline constexpr int64_t k_most_norm_size = 8192;
+inline constexpr int64_t k_max_norm_size = 8192;
 
 // Multiplies packed weights, the rows of whole panels. `many`: on tensor cores, which decode a tile of weights once for
 // 64 input rows and add up in an order that does not depend on n; else weights are decoded once for four input rows.
@@ -176,7 +176,7 @@ void activate_half_many(Stream stream, const Experts& gate, const Experts& up, c
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
                        const ExpertTiles& tiles, float* y);
 
-// Chooses experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_most_used.
+// Chooses experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_max_used.
 struct Choice {
     const float* bias;
     int64_t n_used;

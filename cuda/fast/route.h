@@ -74,9 +74,9 @@ MINIM_DEVICE void choose_of(T& t, const float* score, int64_t n_expert, const Ch
 template <class T>
 MINIM_DEVICE void choose_experts(T& t, const float* score, int64_t n_expert, const Choice& choice,
                                  int64_t row) {
-    constexpr int k_most = static_cast<int>(exact::k_most_experts) / 32;
-    if (n_expert <= 16 * k_most) return choose_of<k_most / 2>(t, score, n_expert, choice, row);
-    choose_of<k_most>(t, score, n_expert, choice, row);
+    constexpr int k_max = static_cast<int>(exact::k_max_experts) / 32;
+    if (n_expert <= 16 * k_max) return choose_of<k_max / 2>(t, score, n_expert, choice, row);
+    choose_of<k_max>(t, score, n_expert, choice, row);
 }
 
 // Chooses experts by a router's outputs.

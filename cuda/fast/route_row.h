@@ -28,10 +28,9 @@ struct RouteRowKernel {
     // normalised row; the router's rows.
     static constexpr int k_last_at = Norm::k_sum_bytes;
     static constexpr int k_scores_at = k_last_at + 16;
-    static constexpr int64_t k_most_row_bytes = 24 * 1024;  // longer rows of the router are not copied
-    static_assert(k_scores_at + 4 * (2 * exact::k_most_experts + k_most_norm_size) +
-                      k_rows * k_most_row_bytes <=
-                  k_most_shared_bytes);
+    static constexpr int64_t k_max_row_bytes = 24 * 1024;  // longer rows of the router are not copied
+    static_assert(k_scores_at + 4 * (2 * exact::k_max_experts + k_max_norm_size) + k_rows * k_max_row_bytes <=
+                  k_max_shared_bytes);
 
     Weight router;
     const float* h;  // the row, if there is no norm
@@ -77,7 +76,7 @@ struct RouteRowKernel {
     MINIM_HOST_DEVICE int64_t copied_bytes() const {
         const bool is_aligned =
             reinterpret_cast<uintptr_t>(router.data) % 16 == 0 && router.row_bytes % 16 == 0;
-        return is_aligned && router.row_bytes <= k_most_row_bytes ? router.row_bytes : 0;
+        return is_aligned && router.row_bytes <= k_max_row_bytes ? router.row_bytes : 0;
     }
     // An expert of the block; the last one takes the place of one that does not exist.
     template <class T>

@@ -55,7 +55,7 @@ class LineReader {
             std::array<char, 4096> block;
             const ssize_t length = ::read(STDIN_FILENO, block.data(), block.size());
             if (length > 0) {
-                pending_.append(block.data(), static_cast<size_t>(length));
+                pending_.append(block.data(), length);
                 continue;
             }
             if (pending_.empty()) return Event::end;
@@ -175,8 +175,8 @@ class Chat {
     // answer.
     template <typename OnToken>
     minim_generate_result generate(const std::vector<int32_t>& prompt, OnToken on_token) {
-        const minim::Tokens held = session_.tokens();
-        const auto differs = std::mismatch(held.begin(), held.end(), prompt.begin(), prompt.end()).second;
+        const minim::Tokens kept = session_.tokens();
+        const auto differs = std::mismatch(kept.begin(), kept.end(), prompt.begin(), prompt.end()).second;
         const auto n_known = std::min(static_cast<size_t>(differs - prompt.begin()), prompt.size() - 1);
         session_.truncate(n_known);
         const minim::Cancel cancel;

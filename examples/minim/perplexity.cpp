@@ -28,7 +28,7 @@ double negative_log_probability(std::span<const float> logits, int32_t id) {
     const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
     double sum = 0.0;
     for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-    return largest + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(id)]);
+    return largest + std::log(sum) - static_cast<double>(logits[id]);
 }
 
 // Returns the sum of the losses of all positions of the chunk but the first.
@@ -55,7 +55,7 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
     const minim::Tokens tokens = model.tokenize(text);
-    const auto chunk_tokens = static_cast<size_t>(options.chunk_tokens);
+    const int64_t chunk_tokens = options.chunk_tokens;
     const size_t n_chunks = tokens.size() / chunk_tokens;
     if (n_chunks == 0) {
         fail(MINIM_E_INVALID,
@@ -69,7 +69,7 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
     session_options.k_format = options.k_format;
     session_options.v_format = options.v_format;
     minim::Session session(model, session_options);
-    const auto n_vocab = static_cast<size_t>(model.info().n_vocab);
+    const int64_t n_vocab = model.info().n_vocab;
     const bool show_progress = isatty(STDERR_FILENO) == 1;
     std::vector<float> logits;
     double loss = 0.0;

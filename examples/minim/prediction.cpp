@@ -18,13 +18,13 @@
 namespace cli {
 namespace {
 
-constexpr int64_t k_least_tokens = 8;
+constexpr int64_t k_min_tokens = 8;
 constexpr double k_largest_difference = 0.25;
-constexpr double k_least_token_seconds = 2e-3;
+constexpr double k_min_token_seconds = 2e-3;
 
 // Returns the rule for the first layers: "blk\.(0|1|2)\..*exps=CPU" for --n-cpu-moe 3.
 std::string first_layers_rule(int64_t n_layers) {
-    std::vector<int64_t> layers(static_cast<size_t>(n_layers));
+    std::vector<int64_t> layers(n_layers);
     std::iota(layers.begin(), layers.end(), 0);
     return fmt::format("blk\\.({})\\..*exps=CPU", fmt::join(layers, "|"));
 }
@@ -66,7 +66,7 @@ std::string comparison(double measured, double predicted) {
     const std::string percent =
         fmt::format("{:.0f} % {}", 100.0 * std::abs(difference), difference < 0.0 ? "slower" : "faster");
     std::string text = fmt::format("predicted:  {:.2f} tokens/s decode; measured: {}\n", predicted, percent);
-    if (difference < -k_largest_difference && 1.0 / predicted >= k_least_token_seconds)
+    if (difference < -k_largest_difference && 1.0 / predicted >= k_min_token_seconds)
         text += fmt::format(
             "warning: decoding is {} than predicted; `minim plan` shows the parts of a token's time, and "
             "other programs may be using the memory's bandwidth\n",
@@ -76,7 +76,7 @@ std::string comparison(double measured, double predicted) {
 
 void print_prediction(const minim::Runtime& runtime, const minim::Model& model, const Options& options,
                       const minim::Session& session, const minim_generate_result& result) {
-    if (result.n_generated < k_least_tokens || result.generate_us <= 0) return;
+    if (result.n_generated < k_min_tokens || result.generate_us <= 0) return;
     std::optional<minim::PlanOptions> plan = plan_of(model, options);
     if (!plan) return;
     plan->n_context = static_cast<int64_t>(session.token_count());

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t k_most_rules = 12;
+constexpr size_t k_max_rules = 12;
 constexpr size_t k_rule_bytes = 80;
 
 // Reads a JSON object from a file. Returns an empty object if the file is absent or not a JSON object: the library reports the
@@ -77,7 +77,7 @@ std::string rules_text(const json& quantization) {
         if (rules == quantization.end() || rules->empty()) continue;
         std::vector<std::string> names;
         for (const auto& [name, rule] : rules->items())
-            if (names.size() < k_most_rules)
+            if (names.size() < k_max_rules)
                 names.push_back(printable(rule.is_string() ? rule.get<std::string>() : name, k_rule_bytes));
         const size_t more = rules->size() - names.size();
         text += line(key, fmt::format("{}{}", fmt::join(names, ", "),

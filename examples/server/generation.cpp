@@ -96,10 +96,10 @@ void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
 // text.
 void Generation::keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const {
     for (const Token& token : tokens) {
-        choice.held.push_back(token);
+        choice.pending.push_back(token);
         if (token.text.empty() && !plan_.stops.empty()) continue;
-        std::move(choice.held.begin(), choice.held.end(), std::back_inserter(news.tokens));
-        choice.held.clear();
+        std::move(choice.pending.begin(), choice.pending.end(), std::back_inserter(news.tokens));
+        choice.pending.clear();
     }
     choice.answer.tokens.insert(choice.answer.tokens.end(), news.tokens.begin(), news.tokens.end());
 }
@@ -151,7 +151,7 @@ void Generation::take_tokens(size_t index, std::span<const Token> tokens) {
 // Returns the text of what ended an answer, if the request named it: a stop text, or a token of its own.
 std::string Generation::stop_shown(const minim_request_state& state) const {
     if (state.finish == MINIM_FINISH_STOP_TEXT && state.stop_text >= 0)
-        return plan_.stops.at(static_cast<size_t>(state.stop_text));
+        return plan_.stops.at(state.stop_text);
     const bool is_own = std::ranges::find(plan_.stop_ids, state.stop_token) != plan_.stop_ids.end();
     return is_own ? tools_.serving.model.token_text(state.stop_token).str() : std::string();
 }
@@ -164,8 +164,8 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     const bool is_stop = end.state.finish == MINIM_FINISH_STOP_TEXT;
     Answer& answer = choice.answer;
     News news;
-    if (!is_stop && !choice.held.empty()) {
-        news.tokens = std::exchange(choice.held, {});
+    if (!is_stop && !choice.pending.empty()) {
+        news.tokens = std::exchange(choice.pending, {});
         answer.tokens.insert(answer.tokens.end(), news.tokens.begin(), news.tokens.end());
     }
     if (plan_.shows_stop) choice.reader->feed(stop_shown(end.state), news.deltas);
@@ -176,8 +176,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
         choice.is_whole = false;  // if the client sends the text back, it does not become the special token
     }
     emit(news, index);
-    if (is_stop && end.state.stop_text >= 0)
-        answer.stop_text = plan_.stops.at(static_cast<size_t>(end.state.stop_text));
+    if (is_stop && end.state.stop_text >= 0) answer.stop_text = plan_.stops.at(end.state.stop_text);
     answer.last_call_is_cut = answer.finish_reason != "tool_calls" && !answer.calls.empty() &&
                               !Json::accept(answer.calls.back().arguments);
     answer.n_generated = end.state.n_generated;

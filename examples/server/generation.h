@@ -42,7 +42,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         Answer answer;
         std::vector<int32_t> ids;
         bool is_reasoning = false;
-        std::vector<Token> held;  // tokens that wait for text: they may belong to a stop text
+        std::vector<Token> pending;  // tokens that wait for text: they may belong to a stop text
         bool has_ended = false;
         bool is_whole = true;  // the client gets the complete generated text
     };

@@ -17,7 +17,7 @@ namespace server {
 
 namespace {
 
-constexpr size_t k_most_pipelined = 65536;  // bytes read ahead while an answer is made
+constexpr size_t k_max_pipelined = 65536;  // bytes read ahead while an answer is made
 constexpr std::chrono::seconds k_linger{2};
 constexpr std::chrono::seconds k_half_closed{2};  // for an answer to a client that has ended its side
 
@@ -88,7 +88,7 @@ void HttpConnection::drain() {
 
 void HttpConnection::read() {
     if (is_reading_ || input_ended_ || !socket_.is_open()) return;
-    if (phase_ == Phase::answering && input_.size() >= k_most_pipelined) return;
+    if (phase_ == Phase::answering && input_.size() >= k_max_pipelined) return;
     is_reading_ = true;
     socket_.async_read_some(
         asio::buffer(chunk_),
@@ -268,7 +268,7 @@ void HttpConnection::send(std::string_view events) {
     framed.reserve(events.size() + 16);
     char size[24];
     const int length = std::snprintf(size, sizeof(size), "%zx\r\n", events.size());
-    framed.append(size, static_cast<size_t>(length)).append(events).append("\r\n");
+    framed.append(size, length).append(events).append("\r\n");
     write(framed);
 }
 
@@ -299,7 +299,7 @@ void HttpConnection::write(std::string_view bytes) {
     if (!waits_to_write_) {  // usually the system takes all bytes at once
         const ssize_t sent =
             ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0) bytes.remove_prefix(static_cast<size_t>(sent));
+        if (sent >= 0) bytes.remove_prefix(sent);
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
             asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
             return;

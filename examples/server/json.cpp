@@ -12,9 +12,9 @@ namespace server {
 
 namespace {
 
-constexpr size_t k_most_depth = 100;
-constexpr size_t k_most_members = 1000;  // of one object: ordered_json finds a key by linear search
-constexpr size_t k_most_values = 2'000'000;
+constexpr size_t k_max_depth = 100;
+constexpr size_t k_max_members = 1000;  // of one object: ordered_json finds a key by linear search
+constexpr size_t k_max_values = 2'000'000;
 
 // Throws ApiError if a text exceeds the limits. Counts without building a tree. `text` need not be JSON.
 void check_limits(std::string_view text) {
@@ -30,20 +30,18 @@ void check_limits(std::string_view text) {
         }
         if (c == '"') is_string = true;
         if (c == '{' || c == '[') {
-            if (members.size() == k_most_depth)
-                throw ApiError{400,
-                               "the JSON is nested deeper than " + std::to_string(k_most_depth) + " levels",
-                               "", ""};
+            if (members.size() == k_max_depth)
+                throw ApiError{
+                    400, "the JSON is nested deeper than " + std::to_string(k_max_depth) + " levels", "", ""};
             members.push_back(0);
         }
         if ((c == '}' || c == ']') && !members.empty()) members.pop_back();
-        if (c == ':' && !members.empty() && ++members.back() > k_most_members)
+        if (c == ':' && !members.empty() && ++members.back() > k_max_members)
             throw ApiError{
-                400, "an object of the JSON has more than " + std::to_string(k_most_members) + " members", "",
+                400, "an object of the JSON has more than " + std::to_string(k_max_members) + " members", "",
                 ""};
-        if (c == ',' && ++n_values > k_most_values)
-            throw ApiError{400, "the JSON has more than " + std::to_string(k_most_values) + " values", "",
-                           ""};
+        if (c == ',' && ++n_values > k_max_values)
+            throw ApiError{400, "the JSON has more than " + std::to_string(k_max_values) + " values", "", ""};
     }
 }
 

@@ -45,7 +45,7 @@ std::string quoted(const std::string& text) {
 
 void Histogram::add(double value, uint64_t times) {
     const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
-    counts_[static_cast<size_t>(bound - bounds_.begin())] += times;
+    counts_[bound - bounds_.begin()] += times;
     sum_ += value * static_cast<double>(times);
     count_ += times;
 }

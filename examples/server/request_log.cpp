@@ -101,14 +101,14 @@ void write_plain(std::string_view line) {
 }
 
 void note_once(const std::string& key, std::string_view line) {
-    constexpr size_t k_most = 100;  // of each kind
+    constexpr size_t k_max = 100;  // of each kind
     constexpr size_t k_longest_key = 200;
     static std::mutex mutex;
     static std::map<std::string, std::unordered_set<std::string>> known;  // by kind
     {
         const std::lock_guard lock(mutex);
         std::unordered_set<std::string>& keys = known[key.substr(0, key.find(' ')).substr(0, k_longest_key)];
-        if (keys.size() >= k_most || !keys.insert(key.substr(0, k_longest_key)).second) return;
+        if (keys.size() >= k_max || !keys.insert(key.substr(0, k_longest_key)).second) return;
     }
     write_note(line);
 }

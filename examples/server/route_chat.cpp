@@ -14,7 +14,7 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     fields.max_tokens =
         read_max_tokens(request, {"max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens"});
     fields.has_logprobs = request.boolean("logprobs").value_or(false);
-    const auto top_logprobs = request.integer("top_logprobs", 0, k_most_top_logprobs);
+    const auto top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs);
     if (top_logprobs.value_or(0) > 0 && !fields.has_logprobs)
         request.refuse("top_logprobs", "needs logprobs: true");
     fields.n_top_logprobs = top_logprobs.value_or(0);
@@ -30,7 +30,7 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     if (form.has_ids) form.prompt_ids = *prompt.ids;
     const bool is_stream = form.is_stream;
     const bool keeps_tokens = form.has_ids || form.has_logprobs;
-    Plan plan(ChatWriter(serving.model, std::move(form), static_cast<size_t>(fields.n_choices)));
+    Plan plan(ChatWriter(serving.model, std::move(form), fields.n_choices));
     plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
     plan.format = prompt.format;
     set_sampling(fields, plan);

@@ -38,7 +38,7 @@ Ids ids_of(const Json& list, const Fields& request, const Serving& serving) {
 
 // Reads `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
 std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
-    constexpr size_t k_most_prompts = 256;
+    constexpr size_t k_max_prompts = 256;
     const Json* prompt = request.find("prompt");
     if (prompt == nullptr) request.refuse("prompt", "is required");
     if (prompt->is_string()) return {tokens_of(*prompt, request, serving)};
@@ -46,9 +46,9 @@ std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
         request.refuse("prompt", "must be a string, a list of strings or a list of token ids, and not empty");
     const Json& first = prompt->front();
     if (!first.is_string() && !first.is_array()) return {ids_of(*prompt, request, serving)};
-    if (prompt->size() > k_most_prompts)
-        request.refuse(
-            "prompt", fmt::format("has {} prompts; at most {} are possible", prompt->size(), k_most_prompts));
+    if (prompt->size() > k_max_prompts)
+        request.refuse("prompt",
+                       fmt::format("has {} prompts; at most {} are possible", prompt->size(), k_max_prompts));
     std::vector<Ids> prompts;
     for (const Json& one : *prompt) {
         if (one.type() != first.type()) request.refuse("prompt", "mixes texts and token ids");
@@ -79,7 +79,7 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     const bool has_limit =
         request.has("max_tokens") || request.has("n_predict") || request.has("max_new_tokens");
     if (!has_limit) fields.max_tokens = k_usual_tokens;
-    const auto logprobs = request.integer("logprobs", 0, k_most_top_logprobs);
+    const auto logprobs = request.integer("logprobs", 0, k_max_top_logprobs);
     fields.has_logprobs = logprobs.has_value();
     fields.n_top_logprobs = logprobs.value_or(0);
     const bool echoes = request.boolean("echo").value_or(false);

@@ -41,7 +41,7 @@ SamplingFields read_responses_sampling(const Fields& request, const Serving& ser
     SamplingFields fields = read_sampling(request, serving, "stop");
     if (fields.n_choices != 1) request.refuse("n", "must be 1");
     fields.max_tokens = read_max_tokens(request, {"max_output_tokens"});
-    const auto top_logprobs = request.integer("top_logprobs", 0, k_most_top_logprobs);
+    const auto top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs);
     fields.n_top_logprobs = top_logprobs.value_or(0);
     bool is_included = false;
     if (const Json* include = request.array("include")) {

@@ -44,10 +44,10 @@ void read_dry(const Fields& request, SamplingFields& fields) {
     fields.dry_penalty_last_n = request.integer("dry_penalty_last_n", -1, int64_t{1} << 30);
     const Json* breakers = request.array("dry_sequence_breakers");
     if (breakers == nullptr) return;
-    constexpr size_t k_most_breakers = 64;
-    if (breakers->size() > k_most_breakers)
+    constexpr size_t k_max_breakers = 64;
+    if (breakers->size() > k_max_breakers)
         request.refuse("dry_sequence_breakers", fmt::format("has {} texts; at most {} are possible",
-                                                            breakers->size(), k_most_breakers));
+                                                            breakers->size(), k_max_breakers));
     fields.dry_breakers.emplace();
     for (const Json& text : *breakers) {
         if (!text.is_string() || text.get_ref<const std::string&>().empty())
@@ -103,20 +103,20 @@ void read_allowed_ids(const Fields& request, const Serving& serving, SamplingFie
     if (!request.has("allowed_token_ids")) return;
     const std::vector<int32_t> allowed = read_ids(request, "allowed_token_ids", serving);
     if (allowed.empty()) request.refuse("allowed_token_ids", "is empty, so no answer is possible");
-    std::vector<bool> is_allowed(static_cast<size_t>(serving.info.n_vocab));
-    for (const int32_t id : allowed) is_allowed[static_cast<size_t>(id)] = true;
+    std::vector<bool> is_allowed(serving.info.n_vocab);
+    for (const int32_t id : allowed) is_allowed[id] = true;
     for (size_t id = 0; id < is_allowed.size(); ++id)
         if (!is_allowed[id]) fields.logit_bias.emplace_back(static_cast<int32_t>(id), k_never);
 }
 
 // Forbids words of one token, at the start of a text and after a space.
 void read_bad_words(const Fields& request, const Serving& serving, SamplingFields& fields) {
-    constexpr size_t k_most_words = 1000;
+    constexpr size_t k_max_words = 1000;
     const Json* words = request.array("bad_words");
     if (words == nullptr) return;
-    if (words->size() > k_most_words)
+    if (words->size() > k_max_words)
         request.refuse("bad_words",
-                       fmt::format("has {} words; at most {} are possible", words->size(), k_most_words));
+                       fmt::format("has {} words; at most {} are possible", words->size(), k_max_words));
     for (const Json& word : *words) {
         if (!word.is_string()) request.refuse("bad_words", "must have strings only");
         const std::string& text = word.get_ref<const std::string&>();
@@ -143,8 +143,8 @@ std::optional<int64_t> read_seed(const Fields& request) {
 
 // Reads `priority`. As in vLLM, lower values are handled earlier; in the engine, higher ones.
 int32_t read_priority(const Fields& request) {
-    constexpr int64_t k_most = 1'000'000;
-    return static_cast<int32_t>(-request.integer("priority", -k_most, k_most).value_or(0));
+    constexpr int64_t k_max = 1'000'000;
+    return static_cast<int32_t>(-request.integer("priority", -k_max, k_max).value_or(0));
 }
 
 void set_dry(const SamplingFields& fields, minim::Sampling& sampling) {
@@ -186,9 +186,9 @@ std::vector<std::string> read_stops(const Fields& request, const char* name) {
         request.refuse(name, fmt::format("must be a string or a list of strings, not {}", kind_of(*value)));
     if (value->is_string()) stops.push_back(value->get<std::string>());
     if (value->is_array()) {
-        if (value->size() > k_most_stops)
+        if (value->size() > k_max_stops)
             request.refuse(name,
-                           fmt::format("has {} texts; at most {} are possible", value->size(), k_most_stops));
+                           fmt::format("has {} texts; at most {} are possible", value->size(), k_max_stops));
         for (const Json& stop : *value) {
             if (!stop.is_string())
                 request.refuse(name, fmt::format("must have strings only, not {}", kind_of(stop)));
@@ -217,8 +217,8 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
     fields.min_tokens = request.integer("min_tokens", 0, int64_t{1} << 40).value_or(0);
     fields.ignores_end = request.boolean("ignore_eos").value_or(false);
     fields.shows_end = !request.boolean("skip_special_tokens").value_or(true);
-    fields.n_choices = request.integer("n", 1, k_most_choices).value_or(1);
-    const auto best_of = request.integer("best_of", 1, k_most_choices);
+    fields.n_choices = request.integer("n", 1, k_max_choices).value_or(1);
+    const auto best_of = request.integer("best_of", 1, k_max_choices);
     if (best_of && *best_of != fields.n_choices) request.refuse("best_of", "must be the same as n");
     fields.stops = read_stops(request, stop);
     fields.stop_ids = read_ids(request, "stop_token_ids", serving);

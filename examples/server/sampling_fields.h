@@ -46,9 +46,9 @@ struct SamplingFields {
     int64_t usual_max_tokens = 0;  // if max_tokens is not there; 0: up to the context
 };
 
-inline constexpr int64_t k_most_choices = 32;
-inline constexpr int64_t k_most_top_logprobs = 20;
-inline constexpr size_t k_most_stops = 16;
+inline constexpr int64_t k_max_choices = 32;
+inline constexpr int64_t k_max_top_logprobs = 20;
+inline constexpr size_t k_max_stops = 16;
 
 // Reads the fields that all routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias,
 // bad_words, allowed_token_ids, n, best_of, min_tokens, ignore_eos, skip_special_tokens, stop_token_ids,

@@ -36,7 +36,7 @@ void Scheduler::start_waiting() {
 void Scheduler::start(const std::shared_ptr<Job>& job, int32_t slot) {
     job->started_ = Job::Clock::now();
     job->slot_ = slot;
-    slots_[static_cast<size_t>(slot)] = job;
+    slots_[slot] = job;
     --n_free_;
     JobEnd result;
     if (job->wants_no_token) {
@@ -131,7 +131,7 @@ void Scheduler::release(Job& job) {
     job.on_end = nullptr;
     job.request_.reset();  // from here on it is not woken any more
     if (job.slot_ < 0) return;
-    slots_[static_cast<size_t>(std::exchange(job.slot_, -1))].reset();
+    slots_[std::exchange(job.slot_, -1)].reset();
     ++n_free_;
     start_waiting();
 }

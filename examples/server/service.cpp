@@ -96,8 +96,7 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving&
 Service::Service(EventLoop& loop, Serving& serving)
     : loop_(loop),
       serving_(serving),
-      scheduler_(loop, serving.engine, static_cast<size_t>(serving.n_slots),
-                 static_cast<size_t>(serving.options.n_queue)),
+      scheduler_(loop, serving.engine, serving.n_slots, serving.options.n_queue),
       metrics_(serving.name),
       hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_keys.empty()),
       http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
@@ -152,7 +151,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                          request.encoding.substr(0, 40)),
              "", "unsupported_encoding"});
     if (is_draining_) return refuse({503, "the server is shutting down", "", ""});
-    prepare(exchange, static_cast<size_t>(route - k_routes.begin()));
+    prepare(exchange, route - k_routes.begin());
 }
 
 void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {

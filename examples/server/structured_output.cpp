@@ -16,7 +16,7 @@ using Kind = TextRule::Kind;
 using Rules = std::vector<TextRule>;
 
 constexpr std::string_view k_any_object = R"({"type":"object"})";
-constexpr size_t k_most_choices = 10000;
+constexpr size_t k_max_choices = 10000;
 
 // The simple fields, of a request and of `structured_outputs`.
 struct RuleField {
@@ -64,8 +64,8 @@ std::string schema_text(const Fields& owner, const char* name) {
 std::vector<std::string> read_choices(const Fields& owner, const char* name) {
     const Json& list = *owner.array(name);
     if (list.empty()) owner.refuse(name, "has no texts, so no answer is possible");
-    if (list.size() > k_most_choices)
-        owner.refuse(name, fmt::format("has {} texts; at most {} are possible", list.size(), k_most_choices));
+    if (list.size() > k_max_choices)
+        owner.refuse(name, fmt::format("has {} texts; at most {} are possible", list.size(), k_max_choices));
     std::vector<std::string> choices;
     for (const Json& choice : list) {
         if (!choice.is_string())

@@ -9,7 +9,7 @@ namespace server {
 
 namespace {
 
-constexpr int64_t k_most_tokens = int64_t{1} << 40;
+constexpr int64_t k_max_tokens = int64_t{1} << 40;
 
 // What the fields of a request say together.
 struct Wish {
@@ -38,7 +38,7 @@ void read_thinking_object(const Fields& request, Conversation& conversation, Wis
     if (!thinking.has("type")) thinking.refuse("type", "is required");
     const std::string type =
         *thinking.one_of("type", {"enabled", "disabled", "adaptive", "auto", "between_tools"});
-    const auto budget = thinking.integer("budget_tokens", 1, k_most_tokens);
+    const auto budget = thinking.integer("budget_tokens", 1, k_max_tokens);
     wish.take(type != "disabled");
     if (type == "enabled") set_reasoning_budget(budget, conversation);
 }
@@ -50,7 +50,7 @@ void read_reasoning_object(const Fields& request, Conversation& conversation, Wi
     const Fields reasoning(*request.object("reasoning"), "reasoning");
     wish.take(reasoning.boolean("enabled"));
     take_effort(reasoning.text("effort"), "reasoning.effort", wish);
-    set_reasoning_budget(reasoning.integer("max_tokens", 0, k_most_tokens), conversation);
+    set_reasoning_budget(reasoning.integer("max_tokens", 0, k_max_tokens), conversation);
     if (reasoning.boolean("exclude").value_or(false)) conversation.shows_reasoning = false;
 }
 
@@ -101,7 +101,7 @@ void read_thinking(const Fields& request, Conversation& conversation) {
     read_reasoning_object(request, conversation, wish);
     if (wish.is_on) conversation.thinks = true;
     for (const char* name : {"thinking_budget_tokens", "thinking_token_budget", "max_reasoning_tokens"})
-        set_reasoning_budget(request.integer(name, -1, k_most_tokens), conversation);
+        set_reasoning_budget(request.integer(name, -1, k_max_tokens), conversation);
     if (wish.is_off) conversation.thinks = false;
     read_place(request, conversation);
 }

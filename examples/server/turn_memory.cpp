@@ -70,8 +70,8 @@ void TurnMemory::remember(const Json& message, const std::vector<int32_t>& promp
     const int32_t* turn = last(rendered.begin(), rendered.end(), role_);
     const int32_t* turn_end = std::find(turn, rendered.end(), end_);
     const int32_t* header = last(prompt.data(), prompt.data() + prompt.size(), role_);
-    const auto header_size = static_cast<size_t>(prompt.data() + prompt.size() - header);
-    const std::string key = bytes_of(turn, static_cast<size_t>(turn_end - turn));
+    const int64_t header_size = prompt.data() + prompt.size() - header;
+    const std::string key = bytes_of(turn, turn_end - turn);
     std::string value = bytes_of(header, header_size) + bytes_of(generated.data(), generated.size());
     if (key == value) return;
     const std::lock_guard lock(mutex_);
@@ -89,7 +89,7 @@ std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
         const auto end =
             std::find_if(it, prompt.end(), [&](int32_t id) { return id == end_ || id == role_; });
         if (end == prompt.end() || *end != end_) continue;
-        const std::string key = bytes_of(&*it, static_cast<size_t>(end - it));
+        const std::string key = bytes_of(&*it, end - it);
         if (const std::string* generated = turns_.find(key)) {
             append_ids(result, *generated);
             it = end;

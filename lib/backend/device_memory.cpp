@@ -10,7 +10,7 @@
 namespace minim::backend {
 namespace {
 
-constexpr size_t k_most_kept_blocks = 64;
+constexpr size_t k_max_kept_blocks = 64;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ DeviceMemory::DeviceMemory(std::string device, BlockSource& source, uint64_t bud
       none_left_(none_left),
       most_kept_bytes_(std::min(budget_bytes, source.free_bytes()) / 8) {
     state_.budget_bytes = budget_bytes;
-    kept_.reserve(k_most_kept_blocks);
+    kept_.reserve(k_max_kept_blocks);
 }
 
 DeviceMemory::~DeviceMemory() {
@@ -100,7 +100,7 @@ void DeviceMemory::release(Place place, MemoryUse use) noexcept {
         source_.give_back(place.data, place.bytes);
         return;
     }
-    while (kept_.size() == k_most_kept_blocks || state_.kept_bytes + place.bytes > most_kept_bytes_)
+    while (kept_.size() == k_max_kept_blocks || state_.kept_bytes + place.bytes > most_kept_bytes_)
         give_back_oldest();
     kept_.push_back(place);
     state_.kept_bytes += place.bytes;

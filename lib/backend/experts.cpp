@@ -4,7 +4,7 @@
 namespace minim::backend {
 
 std::vector<ExpertPlace> places_of(const ExpertWeights& weights) {
-    std::vector<ExpertPlace> places(static_cast<size_t>(weights.n_expert()));
+    std::vector<ExpertPlace> places(weights.n_expert());
     for (size_t e = 0; e < places.size(); ++e) {
         const auto expert = static_cast<int64_t>(e);
         places[e].gate = weights.gate.expert[e];

@@ -25,9 +25,9 @@ struct ExpertStack {
     std::vector<const std::byte*> part;  // [n_expert][split->n_parts()]
 
     int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
-    float scale_of(int64_t e) const noexcept { return scale.empty() ? 1.0F : scale[static_cast<size_t>(e)]; }
+    float scale_of(int64_t e) const noexcept { return scale.empty() ? 1.0F : scale[e]; }
     Matrix matrix(int64_t e) const noexcept {
-        Matrix m = {expert[static_cast<size_t>(e)], format, rows, cols, row_bytes, scale_of(e), packed};
+        Matrix m = {expert[e], format, rows, cols, row_bytes, scale_of(e), packed};
         if (split != nullptr) {
             m.split = split;
             m.part = part.data() + e * split->n_parts();
@@ -54,10 +54,10 @@ struct ExpertWeights {
     // experts are here and at which addresses; the stacks give only shapes and formats.
     const ExpertPlace* places = nullptr;
     // The table of a backend on host memory: [n_expert], 1 if another device has the expert; null: all experts are here.
-    const uint8_t* elsewhere = nullptr;
+    const uint8_t* is_on_device = nullptr;
 
     int64_t n_expert() const noexcept { return gate.n_expert(); }
-    bool is_here(int64_t e) const noexcept { return elsewhere == nullptr || elsewhere[e] == 0; }
+    bool is_here(int64_t e) const noexcept { return is_on_device == nullptr || is_on_device[e] == 0; }
 };
 
 // Returns the table of the experts whose addresses are in the stacks.

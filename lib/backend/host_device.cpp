@@ -80,7 +80,7 @@ void HostDevice::move(Scratch&, std::byte* to, const std::byte* from, uint64_t b
 }
 
 void HostDevice::pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept {
-    std::memcpy(to, rows, static_cast<size_t>(shape.rows * shape.row_bytes));
+    std::memcpy(to, rows, shape.rows * shape.row_bytes);
 }
 
 void HostDevice::run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const {
@@ -95,9 +95,9 @@ void HostDevice::pack(std::span<std::byte* const> data, const Matrix& shape) con
     const int64_t n_panels = shape.rows / panel.rows;
     const Buffer copies(static_cast<uint64_t>(n_threads() * panel_bytes), "a panel of weights");
     run_tasks(std::ssize(data) * n_panels, [&](int64_t task, int32_t thread) {
-        std::byte* rows = data[static_cast<size_t>(task / n_panels)] + task % n_panels * panel_bytes;
+        std::byte* rows = data[task / n_panels] + task % n_panels * panel_bytes;
         std::byte* copy = copies.data() + thread * panel_bytes;
-        std::memcpy(copy, rows, static_cast<size_t>(panel_bytes));
+        std::memcpy(copy, rows, panel_bytes);
         pack_rows(panel, copy, rows);
     });
 }
@@ -116,7 +116,7 @@ void HostDevice::collect(Scratch&, Exchange&, int64_t, const ExpertPlace*, const
     fail_internal("{} collects nothing from the host", name());
 }
 
-void HostDevice::shortlist(Scratch&, const float*, int64_t, int64_t, const ShortlistTask&) const {
+void HostDevice::top_k(Scratch&, const float*, int64_t, int64_t, const TopKTask&) const {
     fail_internal("{} does not compute top-k", name());
 }
 

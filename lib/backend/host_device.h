@@ -86,9 +86,9 @@ class HostDevice : public Backend {
               int64_t n, int64_t n_used, int64_t hidden) const override;
     void collect(Scratch& scratch, Exchange& exchange, int64_t turn, const ExpertPlace* places,
                  const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const override;
-    bool makes_shortlists() const noexcept override { return false; }
-    void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                   const ShortlistTask& task) const override;
+    bool makes_top_k() const noexcept override { return false; }
+    void top_k(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+               const TopKTask& task) const override;
 
   private:
     mutable std::array<std::atomic<uint64_t>, k_memory_uses> host_bytes_ = {};  // allocated bytes, by use

@@ -13,7 +13,7 @@
 #include "backend/experts.h"
 #include "backend/kv_view.h"
 #include "backend/matrix.h"
-#include "backend/shortlist.h"
+#include "backend/top_k.h"
 #include "format/format.h"
 
 namespace minim::backend {
@@ -114,11 +114,11 @@ class Operations {
     virtual void collect(Scratch& scratch, Exchange& exchange, int64_t turn, const ExpertPlace* places,
                          const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const = 0;
 
-    // Computes the top-k of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows. The top-k suffices to choose
+    // Computes the top-k of n rows of logits [n, n_vocab], n at most k_max_top_k_rows. The top-k suffices to choose
     // the next tokens, so the rows need not leave the device. Optional.
-    virtual bool makes_shortlists() const noexcept = 0;
-    virtual void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                           const ShortlistTask& task) const = 0;
+    virtual bool makes_top_k() const noexcept = 0;
+    virtual void top_k(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                       const TopKTask& task) const = 0;
 };
 
 }  // namespace minim::backend

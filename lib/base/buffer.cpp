@@ -48,7 +48,7 @@ Buffer::Buffer(uint64_t bytes, std::string_view what, Presence presence) {
     size_ = bytes;
 }
 
-void Buffer::make_present(uint64_t from, uint64_t count, std::string_view what) const {
+void Buffer::prefault(uint64_t from, uint64_t count, std::string_view what) const {
     if (count == 0) return;
     const uint64_t begin = from / k_page_bytes * k_page_bytes;
     const uint64_t end = align_up(from + count, k_page_bytes);

@@ -15,7 +15,7 @@ class Buffer {
   public:
     Buffer() = default;
     // Allocates the block. Throws out_of_memory, naming `what`, the bytes needed and the bytes available. Zero bytes give an
-    // empty buffer. With `later` no page is prefaulted: the caller does it part by part with make_present(), so that a
+    // empty buffer. With `later` no page is prefaulted: the caller does it part by part with prefault(), so that a
     // long wait can be cancelled.
     enum class Presence { now, later };
     Buffer(uint64_t bytes, std::string_view what, Presence presence = Presence::now);
@@ -26,7 +26,7 @@ class Buffer {
     Buffer& operator=(const Buffer&) = delete;
 
     // Prefaults bytes [from, from + count) of the buffer. Throws as the constructor.
-    void make_present(uint64_t from, uint64_t count, std::string_view what) const;
+    void prefault(uint64_t from, uint64_t count, std::string_view what) const;
 
     std::byte* data() const noexcept { return data_; }
     uint64_t size() const noexcept { return size_; }

@@ -116,7 +116,7 @@ void write_to(int descriptor, std::span<const std::byte> data) {
     while (!data.empty()) {
         const ssize_t done = ::write(descriptor, data.data(), std::min(data.size(), k_largest_write));
         if (done >= 0) {
-            data = data.subspan(static_cast<size_t>(done));
+            data = data.subspan(done);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             wait_until_ready(descriptor);
         } else if (errno != EINTR) {

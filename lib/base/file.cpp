@@ -117,7 +117,7 @@ void make_mapped_present(std::span<const std::byte> mapped) {
     if (!is_unknown) fail_io("a mapped file", "read", code);
 #endif
     // Kernels before 5.14, and sandboxes: read a byte of each page.
-    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const int64_t page = ::sysconf(_SC_PAGESIZE);
     const volatile std::byte* bytes = mapped.data();
     for (size_t at = 0; at < mapped.size(); at += page) static_cast<void>(bytes[at]);
     static_cast<void>(bytes[mapped.size() - 1]);

@@ -14,7 +14,7 @@
 namespace minim {
 namespace {
 
-constexpr size_t k_most_samples = 16384;
+constexpr size_t k_max_samples = 16384;
 
 [[noreturn]] void fail_lock(std::string_view what, uint64_t bytes, int code) {
     const LockLimit lock = lock_limit();
@@ -54,13 +54,13 @@ Buffer HostMemory::take(uint64_t bytes, std::string_view what, int32_t node,
     if (bytes == 0) return buffer;
     if (is_placed()) {
         std::vector<int32_t> nodes = plan_->node_numbers();
-        if (node != k_any_node) nodes = {nodes[static_cast<size_t>(node)]};
+        if (node != k_any_node) nodes = {nodes[node]};
         if (const int code = calls().bind_memory(buffer.data(), bytes, nodes); code != 0)
             fail(Status::unsupported, "{}: {} bytes cannot be placed on NUMA node {}: {}", what, bytes,
                  fmt::join(nodes, ","), std::strerror(code));
     }
     if (locks_) lock(buffer.data(), bytes, what);
-    if (presence == Buffer::Presence::now) buffer.make_present(0, bytes, what);
+    if (presence == Buffer::Presence::now) buffer.prefault(0, bytes, what);
     return buffer;
 }
 
@@ -73,8 +73,7 @@ std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     std::span<const std::span<const std::byte>> blocks) const {
     uint64_t n_pages = 0;
     for (const auto block : blocks) n_pages += (block.size() + k_page_bytes - 1) / k_page_bytes;
-    const uint64_t step =
-        std::max<uint64_t>(1, (n_pages + k_most_samples - 1) / k_most_samples) * k_page_bytes;
+    const uint64_t step = std::max<uint64_t>(1, (n_pages + k_max_samples - 1) / k_max_samples) * k_page_bytes;
     std::vector<void*> pages;
     std::vector<uint64_t> page_bytes;  // the bytes that each sampled page stands for
     for (const auto block : blocks) {

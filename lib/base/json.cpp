@@ -334,7 +334,7 @@ Value parse(std::string_view text, std::string_view what, Source source) {
 const Value* find(const Value* value, std::string_view key) noexcept {
     if (value == nullptr || !value->is_object()) return nullptr;
     const auto at = std::find(value->keys.begin(), value->keys.end(), key);
-    return at == value->keys.end() ? nullptr : &value->items[static_cast<size_t>(at - value->keys.begin())];
+    return at == value->keys.end() ? nullptr : &value->items[at - value->keys.begin()];
 }
 
 std::optional<int64_t> to_int64(const Value& value) noexcept {

@@ -35,13 +35,13 @@ std::string folder_of(const std::string& path) {
 
 // Resolves symbolic links; the last one may point to a file that does not exist yet.
 std::string follow_links(const std::string& path) {
-    constexpr int k_most_links = 40;  // the limit of Linux
+    constexpr int k_max_links = 40;  // the limit of Linux
     std::string at = path;
-    for (int i = 0; i < k_most_links; ++i) {
+    for (int i = 0; i < k_max_links; ++i) {
         char to[PATH_MAX];
         const ssize_t length = ::readlink(at.c_str(), to, sizeof(to));
         if (length < 0) return at;  // not a link, or unreadable: opening it reports the error
-        const std::string_view text(to, static_cast<size_t>(length));
+        const std::string_view text(to, length);
         at = text.starts_with('/') ? std::string(text) : format_text("{}/{}", folder_of(at), text);
     }
     fail_io(path, "write", ELOOP);
@@ -187,7 +187,7 @@ void NewFile::write_all(int descriptor, uint64_t offset, std::span<const std::by
             if (errno == EINTR) continue;
             fail_io(path_, "write", errno);
         }
-        data = data.subspan(static_cast<size_t>(done));
+        data = data.subspan(done);
         offset += static_cast<uint64_t>(done);
     }
 }
@@ -219,7 +219,7 @@ void NewFile::overwrite() const {
         const ssize_t got = ::pread(draft_.descriptor, block.data(), block.size(), at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) fail_io(path_, "write", got < 0 ? errno : EIO);
-        write_all(to.descriptor, static_cast<uint64_t>(at), std::span(block).first(static_cast<size_t>(got)));
+        write_all(to.descriptor, static_cast<uint64_t>(at), std::span(block).first(got));
         at += got;
     }
     if (::ftruncate(to.descriptor, info.st_size) != 0) fail_io(path_, "write", errno);

@@ -16,13 +16,13 @@ namespace {
 // Returns why memory cannot be placed on the nodes; empty if it can.
 std::string refusal(const Topology& topology, const PlacementCalls& calls) {
     const size_t n_nodes = topology.nodes.size();
-    if (n_nodes > static_cast<size_t>(k_most_nodes))
-        return format_text("the machine has {} NUMA nodes, at most {} are supported", n_nodes, k_most_nodes);
+    if (n_nodes > static_cast<size_t>(k_max_nodes))
+        return format_text("the machine has {} NUMA nodes, at most {} are supported", n_nodes, k_max_nodes);
     if (n_nodes == 1 && topology.n_system_nodes > 1 && !has_topology_library())
         return format_text("the machine has {} NUMA nodes, and this build lacks hwloc, which detects them",
                            topology.n_system_nodes);
     const Buffer probe(4096, "a page", Buffer::Presence::later);
-    for (const MemoryNode& node : topology.nodes) {
+    for (const NumaNode& node : topology.nodes) {
         const int32_t number = node.number;
         if (const int code = calls.bind_memory(probe.data(), probe.size(), {&number, 1}); code != 0)
             return format_text(
@@ -51,7 +51,7 @@ std::string_view to_string(Numa numa) noexcept {
 
 std::vector<int32_t> NumaPlan::node_numbers() const {
     std::vector<int32_t> numbers;
-    for (const MemoryNode& node : topology.nodes) numbers.push_back(node.number);
+    for (const NumaNode& node : topology.nodes) numbers.push_back(node.number);
     return numbers;
 }
 
@@ -60,8 +60,7 @@ NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, con
     NumaPlan plan;
     plan.calls = &calls;
     plan.n_threads.resize(topology.nodes.size());
-    for (const int32_t node : nodes_of_threads(topology, n_decode_threads))
-        ++plan.n_threads[static_cast<size_t>(node)];
+    for (const int32_t node : nodes_of_threads(topology, n_decode_threads)) ++plan.n_threads[node];
     plan.topology = std::move(topology);
     const bool has_several = plan.topology.nodes.size() > 1 || plan.topology.n_system_nodes > 1;
     if (wanted == Numa::off || (wanted == Numa::automatic && !has_several)) return plan;
@@ -82,13 +81,13 @@ ThreadPlan plan_threads(const NumaPlan& plan, int32_t n_threads, Affinity affini
     threads.node_numbers = plan.node_numbers();
     const bool by_node = plan.mode != Numa::off;
     if (!by_node && affinity == Affinity::free) {
-        threads.threads.resize(static_cast<size_t>(n_threads));
+        threads.threads.resize(n_threads);
         return threads;
     }
     std::vector<size_t> n_before(plan.topology.nodes.size());
     for (const int32_t node : nodes_of_threads(plan.topology, n_threads)) {
-        const std::vector<int>& cores = plan.topology.nodes[static_cast<size_t>(node)].cores;
-        const size_t nth = n_before[static_cast<size_t>(node)]++;
+        const std::vector<int>& cores = plan.topology.nodes[node].cores;
+        const size_t nth = n_before[node]++;
         ThreadPlace& place = threads.threads.emplace_back();
         place.node = node;
         if (affinity == Affinity::free) {

@@ -48,7 +48,7 @@ struct NumaPlan {
 };
 
 // Makes the plan. Throws unsupported, with the reason, if the request is not possible: there is no hwloc on a machine with
-// several nodes, there are more nodes than k_most_nodes, or the system refuses. `automatic` becomes `off` in these cases, with
+// several nodes, there are more nodes than k_max_nodes, or the system refuses. `automatic` becomes `off` in these cases, with
 // a warning if that costs speed.
 NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, const Logger& log,
                    const PlacementCalls& calls = system_placement_calls());

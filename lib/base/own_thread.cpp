@@ -55,8 +55,8 @@ void watch_forks() {
 }  // namespace
 
 std::thread start_thread(std::string_view name, std::string_view what, std::function<void()> body) {
-    constexpr size_t k_most_characters = 15;
-    std::string kept(name.substr(0, k_most_characters));
+    constexpr size_t k_max_characters = 15;
+    std::string kept(name.substr(0, k_max_characters));
     const BlockedSignals blocked;
     try {
         return std::thread([kept = std::move(kept), body = std::move(body)] {

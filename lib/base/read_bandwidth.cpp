@@ -73,9 +73,8 @@ double ReadBandwidth::measure() const {
         evict_from_caches({bytes_.data() + piece * k_piece, static_cast<size_t>(k_piece)});
     });
     const auto start = std::chrono::steady_clock::now();
-    pool_.run(static_cast<int64_t>(sums.size()), [&](int64_t piece, int32_t) {
-        sums[static_cast<size_t>(piece)] = sum_of(bytes_.data() + piece * k_piece);
-    });
+    pool_.run(static_cast<int64_t>(sums.size()),
+              [&](int64_t piece, int32_t) { sums[piece] = sum_of(bytes_.data() + piece * k_piece); });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     uint64_t total = 0;
     for (const uint64_t sum : sums) total += sum;

@@ -53,16 +53,16 @@ struct Share {
 // Divides a job in n_parts parts: one share for each thread, in the part of its node, then one for each part without a thread.
 std::vector<Share> divide(const ThreadPlan& plan, int32_t n_parts) {
     std::vector<Share> shares;
-    std::array<int32_t, k_most_nodes> n_pieces = {};
+    std::array<int32_t, k_max_nodes> n_pieces = {};
     for (const ThreadPlace& place : plan.threads) {
         const int32_t part = place.node % n_parts;
-        shares.push_back({part, n_pieces[static_cast<size_t>(part)]++, 0});
+        shares.push_back({part, n_pieces[part]++, 0});
     }
     for (int32_t part = 0; part < n_parts; ++part) {
-        int32_t& n = n_pieces[static_cast<size_t>(part)];
+        int32_t& n = n_pieces[part];
         if (n == 0) shares.push_back({part, n++, 0});
     }
-    for (Share& share : shares) share.n_pieces = n_pieces[static_cast<size_t>(share.part)];
+    for (Share& share : shares) share.n_pieces = n_pieces[share.part];
     return shares;
 }
 
@@ -93,13 +93,13 @@ struct ThreadPool::State {
     TaskFunction task = nullptr;
     const void* context = nullptr;
     int32_t n_parts = 0;
-    std::array<int64_t, k_most_nodes + 1> first_of_part = {};
+    std::array<int64_t, k_max_nodes + 1> first_of_part = {};
 
     int32_t n_threads = 1;
     HostThreads host;
-    ThreadPlan plan;                                             // of the library's own threads
-    std::array<std::vector<Share>, k_most_nodes + 1> shares_of;  // by number of parts
-    std::vector<Progress> progress;                              // by share; the shares of threads come first
+    ThreadPlan plan;                                            // of the library's own threads
+    std::array<std::vector<Share>, k_max_nodes + 1> shares_of;  // by number of parts
+    std::vector<Progress> progress;                             // by share; the shares of threads come first
     int binding_error = 0;
 
     HomeProcess home;
@@ -113,9 +113,9 @@ struct ThreadPool::State {
 
     // Takes tasks of a share until there are none.
     void work_on(size_t number, uint32_t job, int32_t thread) noexcept {
-        const Share& share = shares_of[static_cast<size_t>(n_parts)][number];
-        const int64_t begin = first_of_part[static_cast<size_t>(share.part)];
-        const int64_t n_part_tasks = first_of_part[static_cast<size_t>(share.part) + 1] - begin;
+        const Share& share = shares_of[n_parts][number];
+        const int64_t begin = first_of_part[share.part];
+        const int64_t n_part_tasks = first_of_part[int64_t{share.part} + 1] - begin;
         const int64_t first = n_part_tasks * share.piece / share.n_pieces;
         const int64_t count = n_part_tasks * (share.piece + 1) / share.n_pieces - first;
         std::atomic<uint64_t>& job_and_taken = progress[number].job_and_taken;
@@ -133,7 +133,7 @@ struct ThreadPool::State {
     // Works on the thread's own tasks, then on those of other threads of its node, then on those of other nodes.
     void work(int32_t thread, int32_t node) noexcept {
         const auto job = static_cast<uint32_t>(generation.load(std::memory_order_relaxed));
-        const std::vector<Share>& shares = shares_of[static_cast<size_t>(n_parts)];
+        const std::vector<Share>& shares = shares_of[n_parts];
         for (int32_t n = 0; n < n_parts; ++n) {
             const int32_t part = n_parts == 1 ? 0 : nth_node(node % n_parts, n, n_parts);
             for (size_t i = 0; i < shares.size(); ++i) {
@@ -177,7 +177,7 @@ struct ThreadPool::State {
     }
 
     void worker_main(int32_t thread) noexcept {
-        const int32_t node = plan.threads[static_cast<size_t>(thread)].node;
+        const int32_t node = plan.threads[thread].node;
         uint64_t seen = 0;
         Clock::time_point sleeps_until{};
         while (true) {
@@ -185,8 +185,7 @@ struct ThreadPool::State {
             ++seen;
             if (stop.load(std::memory_order_relaxed)) return;
             work(thread, node);
-            progress[static_cast<size_t>(thread)].finished.store(static_cast<uint32_t>(seen),
-                                                                 std::memory_order_release);
+            progress[thread].finished.store(static_cast<uint32_t>(seen), std::memory_order_release);
         }
     }
 
@@ -219,7 +218,7 @@ struct ThreadPool::State {
         const auto job = static_cast<uint32_t>(generation.load(std::memory_order_relaxed));
         int spins = 0;
         for (int32_t thread = 1; thread < n_threads; ++thread) {
-            while (progress[static_cast<size_t>(thread)].finished.load(std::memory_order_acquire) != job) {
+            while (progress[thread].finished.load(std::memory_order_acquire) != job) {
                 if (++spins < k_spins_before_sleep) {
                     pause_briefly();
                 } else {
@@ -246,9 +245,9 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
     : ThreadPool(static_cast<int32_t>(plan.threads.size()), HostThreads{}) {
     State& state = *state_;
     state.plan = plan;
-    for (int32_t n_parts = 1; n_parts <= k_most_nodes; ++n_parts)
-        state.shares_of[static_cast<size_t>(n_parts)] = divide(plan, n_parts);
-    state.progress = std::vector<Progress>(plan.threads.size() + k_most_nodes);
+    for (int32_t n_parts = 1; n_parts <= k_max_nodes; ++n_parts)
+        state.shares_of[n_parts] = divide(plan, n_parts);
+    state.progress = std::vector<Progress>(plan.threads.size() + k_max_nodes);
     state.workers.reserve(plan.threads.size() - 1);
     // If a worker cannot be started, the destructor ends the others, because the constructor delegated to above has completed.
     for (int32_t thread = 1; thread < state.n_threads; ++thread) {
@@ -256,7 +255,7 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
             start_thread(format_text("minim-{}", thread),
                          format_text("worker thread {} of {}", thread, state.n_threads - 1),
                          [&state, thread] { state.worker_main(thread); }));
-        const std::vector<int>& cores = plan.threads[static_cast<size_t>(thread)].cores;
+        const std::vector<int>& cores = plan.threads[thread].cores;
         const int error = cores.empty() ? 0 : calls.bind_thread(state.workers.back().native_handle(), cores);
         if (state.binding_error == 0) state.binding_error = error;
     }

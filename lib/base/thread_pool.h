@@ -65,7 +65,7 @@ class ThreadPool {
 
     // Runs tasks in parts, one for each NUMA node: part k has tasks first_of_part[k] .. first_of_part[k + 1] - 1. A thread
     // begins with the part of its node and then helps with the others; the caller begins with the part of the node that
-    // it runs on. At most k_most_nodes parts.
+    // it runs on. At most k_max_nodes parts.
     template <typename Task>
     void run_parts(std::span<const int64_t> first_of_part, const Task& task) const {
         run_erased(

@@ -51,8 +51,8 @@ Handle make_handle() {
 }
 
 // Returns the nodes that have at least one of the cores. A core with several nodes (two kinds of memory) belongs to the first.
-std::vector<MemoryNode> nodes_with(hwloc_topology_t topology, const std::vector<int>& cores) {
-    std::vector<MemoryNode> nodes;
+std::vector<NumaNode> nodes_with(hwloc_topology_t topology, const std::vector<int>& cores) {
+    std::vector<NumaNode> nodes;
     std::vector<int> left = cores;
     const int n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
     for (int i = 0; i < n; ++i) {
@@ -61,7 +61,7 @@ std::vector<MemoryNode> nodes_with(hwloc_topology_t topology, const std::vector<
         const auto is_beside = [&](int core) {
             return hwloc_bitmap_isset(node->cpuset, static_cast<unsigned>(core)) != 0;
         };
-        MemoryNode found = {static_cast<int32_t>(node->os_index), {}};
+        NumaNode found = {static_cast<int32_t>(node->os_index), {}};
         std::ranges::copy_if(left, std::back_inserter(found.cores), is_beside);
         std::erase_if(left, is_beside);
         if (!found.cores.empty()) nodes.push_back(std::move(found));
@@ -88,7 +88,7 @@ Topology find_topology() {
         hwloc_topology_is_thissystem(handle.get()) == 0) {
         return found;
     }
-    std::vector<MemoryNode> nodes = nodes_with(handle.get(), usable_cores());
+    std::vector<NumaNode> nodes = nodes_with(handle.get(), usable_cores());
     if (!nodes.empty()) found.nodes = std::move(nodes);
     return found;
 }
@@ -131,8 +131,8 @@ Topology make_topology(const std::string& description) {
 
 std::vector<int32_t> nodes_of_threads(const Topology& topology, int32_t n_threads) {
     int64_t n_cores = 0;
-    for (const MemoryNode& node : topology.nodes) n_cores += std::ssize(node.cores);
-    if (n_cores == 0) return std::vector<int32_t>(static_cast<size_t>(n_threads), 0);
+    for (const NumaNode& node : topology.nodes) n_cores += std::ssize(node.cores);
+    if (n_cores == 0) return std::vector<int32_t>(n_threads, 0);
     std::vector<int32_t> nodes;
     int64_t cores_before = 0;
     for (size_t i = 0; i < topology.nodes.size(); ++i) {

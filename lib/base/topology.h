@@ -12,16 +12,16 @@
 namespace minim {
 
 // The maximum number of nodes that one process can use; jobs have a queue for each.
-inline constexpr int32_t k_most_nodes = 16;
+inline constexpr int32_t k_max_nodes = 16;
 
-struct MemoryNode {
+struct NumaNode {
     int32_t number = 0;      // the system's number of the node; numbers may have gaps
     std::vector<int> cores;  // the cores that this process may use: one logical CPU of each, ascending
 };
 
 struct Topology {
-    std::vector<MemoryNode> nodes;  // the nodes with cores that this process may use; at least one
-    int32_t n_system_nodes = 1;     // nodes with memory in the system: more than nodes.size() without hwloc
+    std::vector<NumaNode> nodes;  // the nodes with cores that this process may use; at least one
+    int32_t n_system_nodes = 1;   // nodes with memory in the system: more than nodes.size() without hwloc
 };
 
 // Returns the topology of this machine. Without hwloc, or if it fails, all cores belong to one node.

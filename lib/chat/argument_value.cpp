@@ -97,8 +97,7 @@ std::optional<std::string> integral_digits(const Decimal& decimal) {
     const size_t n_zeros = decimal.digits.size() - (decimal.digits.find_last_not_of('0') + 1);
     if (decimal.digits.empty()) return "0";
     const std::string sign = decimal.is_negative ? "-" : "";
-    if (decimal.exponent >= 0)
-        return sign + decimal.digits + std::string(static_cast<size_t>(decimal.exponent), '0');
+    if (decimal.exponent >= 0) return sign + decimal.digits + std::string(decimal.exponent, '0');
     const auto fraction = static_cast<size_t>(-decimal.exponent);
     if (fraction > n_zeros) return std::nullopt;
     return sign + decimal.digits.substr(0, decimal.digits.size() - fraction);
@@ -114,8 +113,8 @@ bool append_number(std::string& out, std::string_view text) {
         out += *digits;
     } else if (value == std::floor(value)) {
         // The double has lost the fraction: it is an integer below 2^54 or so, and its digits are appended.
-        constexpr size_t k_most_digits = 400;
-        char digits_of_double[k_most_digits];
+        constexpr size_t k_max_digits = 400;
+        char digits_of_double[k_max_digits];
         const auto end = std::to_chars(std::begin(digits_of_double), std::end(digits_of_double),
                                        std::abs(value), std::chars_format::fixed, 0);
         if (value < 0) out += '-';

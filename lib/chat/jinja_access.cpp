@@ -47,8 +47,8 @@ std::optional<Value> own_attribute(const Value& value, std::string_view name) {
         case Kind::loop:
             return loop_attribute(value, name);
         case Kind::space:
-            for (const auto& [member, held] : value.space().members)
-                if (member == name) return held;
+            for (const auto& [member, member_value] : value.space().members)
+                if (member == name) return member_value;
             break;
         case Kind::macro:
         case Kind::method:
@@ -111,7 +111,7 @@ std::vector<size_t> selected(const Value& begin, const Value& end, const Value& 
     std::vector<size_t> positions;
     const int64_t stop = clamped(end, stride > 0 ? high : low);
     for (int64_t i = clamped(begin, stride > 0 ? low : high); stride > 0 ? i < stop : i > stop;) {
-        positions.push_back(static_cast<size_t>(i));
+        positions.push_back(i);
         if (stride > n || stride < -n) break;
         i += stride;
     }

@@ -107,8 +107,7 @@ Value json(std::string_view name, const Value& value, const Arguments& arguments
         if (indent->is(Kind::text)) {
             style.indent = indent->bytes();
         } else {
-            style.indent =
-                std::string(static_cast<size_t>(std::clamp(given.whole(1, 0), int64_t{0}, int64_t{64})), ' ');
+            style.indent = std::string(std::clamp(given.whole(1, 0), int64_t{0}, int64_t{64}), ' ');
         }
     }
     if (const Value* both = given.get(2); both != nullptr && !both->is(Kind::none)) {
@@ -397,9 +396,7 @@ Value indent(std::string_view name, const Value& value, const Arguments& argumen
     if (given.get(0) != nullptr && given.get(0)->is(Kind::text)) {
         indention = given.get(0)->text();
     } else {
-        indention.append(
-            std::string(static_cast<size_t>(std::clamp(given.whole(0, 4), int64_t{0}, int64_t{1000})), ' '),
-            false);
+        indention.append(std::string(std::clamp(given.whole(0, 4), int64_t{0}, int64_t{1000}), ' '), false);
     }
     MarkedText source = soft_text(value, meter);
     source.append("\n", false);

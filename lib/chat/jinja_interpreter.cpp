@@ -185,9 +185,9 @@ class Interpreter {
     }
 
     static void set_member(const Namespace& space, std::string_view name, const Value& value) {
-        for (auto& [known, held] : space.members) {
+        for (auto& [known, member_value] : space.members) {
             if (known != name) continue;
-            held = value;
+            member_value = value;
             return;
         }
         space.members.emplace_back(name, value);
@@ -300,7 +300,7 @@ class Interpreter {
                 members.keys.push_back(key.text());
                 members.values.push_back(std::move(value));
             } else {
-                members.values[static_cast<size_t>(known - members.values.data())] = std::move(value);
+                members.values[known - members.values.data()] = std::move(value);
             }
         }
         return dict(std::move(members));

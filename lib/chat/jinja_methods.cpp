@@ -44,7 +44,7 @@ std::string_view searched(const MarkedText& self, const Parameters& given, size_
         const int64_t at = given.get(index) == nullptr || given.get(index)->is(Kind::none)
                                ? otherwise
                                : given.whole(index, 0);
-        return offsets[static_cast<size_t>(std::clamp(at < 0 ? at + n : at, int64_t{0}, n))];
+        return offsets[std::clamp(at < 0 ? at + n : at, int64_t{0}, n)];
     };
     begin = offset(1, 0);
     const size_t end = offset(2, n);
@@ -230,7 +230,7 @@ std::optional<Value> loop_method(std::string_view name, const Loop& loop, const 
 }
 
 Value range(const Arguments& arguments, Meter& meter) {
-    constexpr int64_t k_most = 100'000;  // as Jinja's sandbox has it
+    constexpr int64_t k_max = 100'000;  // as Jinja's sandbox has it
     const Parameters given("range", arguments, {"start", "stop", "step"});
     given.require(0);
     const bool only_stop = given.get(1) == nullptr;
@@ -240,7 +240,7 @@ Value range(const Arguments& arguments, Meter& meter) {
     if (step == 0) fail(Status::invalid, "range() arg 3 must not be zero");
     std::vector<Value> items;
     for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-        if (items.size() >= k_most) fail(Status::invalid, "range too big: more than {} items", k_most);
+        if (items.size() >= k_max) fail(Status::invalid, "range too big: more than {} items", k_max);
         items.push_back(integer(i));
         if (__builtin_add_overflow(i, step, &i)) break;
     }

@@ -54,7 +54,7 @@ TagSet OutputParser::wanted() const noexcept {
         case State::start:
             return wanted_in_text() | K::think_open;
         case State::after_block_open: {
-            const TagSet outside = held_from_ == State::block ? wanted_in_block() : wanted_in_text();
+            const TagSet outside = pending_from_ == State::block ? wanted_in_block() : wanted_in_text();
             const TagSet inside = outside | K::invoke_open;
             return in_reasoning_ ? inside : inside | TagSet::bare_invoke();
         }
@@ -131,14 +131,14 @@ void OutputParser::take(const Token& token) {
 
 void OutputParser::take_start(const Token& token) {
     if (token.kind == TokenKind::space) {
-        held_ += token.raw;
+        pending_ += token.raw;
         return;
     }
     if (token.kind == TokenKind::think_open) {
         in_reasoning_ = true;
         state_ = State::text;
         if (options_.reasoning != ReasoningMode::split) {
-            put_space(held_);
+            put_space(pending_);
             put_text(token.raw);
         }
         return;
@@ -151,8 +151,8 @@ void OutputParser::leave_start() {
     state_ = State::text;
     if (options_.reasoning == ReasoningMode::append_think && options_.starts_in_reasoning)
         put_text(markup::k_think_open);
-    put_space(held_);
-    held_.clear();
+    put_space(pending_);
+    pending_.clear();
 }
 
 void OutputParser::take_text(const Token& token) {
@@ -172,7 +172,7 @@ void OutputParser::take_text(const Token& token) {
             return hold(State::after_block_open, token.raw);
         case TokenKind::invoke_open:
             if (!tools_.has(token.name)) break;
-            held_name_ = token.name;
+            pending_name_ = token.name;
             return hold(State::after_invoke_tag, token.raw);
         case TokenKind::block_close:  // of a block whose opening tag is missing
             if (!after_invoke_) break;
@@ -204,26 +204,26 @@ bool OutputParser::may_close_again() const noexcept {
 
 void OutputParser::take_after_closer(const Token& token) {
     if (token.raw.starts_with('\n')) {
-        held_.clear();
+        pending_.clear();
         state_ = State::text;
     } else {
-        release_held(State::text);
+        release_pending(State::text);
     }
     take(token);
 }
 
 void OutputParser::hold(State state, std::string_view tag) {
-    held_ = tag;
-    held_tag_bytes_ = tag.size();
-    held_from_ = state_;
+    pending_ = tag;
+    pending_tag_bytes_ = tag.size();
+    pending_from_ = state_;
     state_ = state;
 }
 
-void OutputParser::release_held(State state) {
+void OutputParser::release_pending(State state) {
     state_ = state;
-    put_text(std::string_view(held_).substr(0, held_tag_bytes_));
-    put_space(std::string_view(held_).substr(held_tag_bytes_));
-    held_.clear();
+    put_text(std::string_view(pending_).substr(0, pending_tag_bytes_));
+    put_space(std::string_view(pending_).substr(pending_tag_bytes_));
+    pending_.clear();
 }
 
 void OutputParser::put_text(std::string_view text) {
@@ -249,11 +249,11 @@ void OutputParser::flush_space() {
 
 void OutputParser::take_after_block_open(const Token& token) {
     if (token.kind == TokenKind::space) {
-        held_ += token.raw;
+        pending_ += token.raw;
     } else if (token.kind == TokenKind::invoke_open) {
         begin_call(token.name, true);
     } else {
-        release_held(held_from_);
+        release_pending(pending_from_);
         take(token);
     }
 }
@@ -261,15 +261,15 @@ void OutputParser::take_after_block_open(const Token& token) {
 void OutputParser::take_after_invoke_tag(const Token& token) {
     switch (token.kind) {
         case TokenKind::space:
-            held_ += token.raw;
+            pending_ += token.raw;
             return;
         case TokenKind::parameter_open:
         case TokenKind::bad_parameter:
         case TokenKind::invoke_close:
-            begin_call(held_name_, false);
+            begin_call(pending_name_, false);
             break;
         default:
-            release_held(State::text);
+            release_pending(State::text);
             break;
     }
     take(token);
@@ -298,7 +298,7 @@ void OutputParser::take_block(const Token& token) {
 
 void OutputParser::begin_call(std::string_view name, bool in_block) {
     space_.clear();
-    held_.clear();
+    pending_.clear();
     if (in_reasoning_) {
         in_reasoning_ = false;
         if (options_.reasoning == ReasoningMode::split) {
@@ -398,25 +398,25 @@ void OutputParser::take_in_inner_call(const Token& token) {
 
 void OutputParser::take_after_value(const Token& token) {
     if (token.kind == TokenKind::space) {
-        held_ += token.raw;
+        pending_ += token.raw;
         return;
     }
     if (!inner_calls_.empty()) {
         if (token.kind == TokenKind::invoke_close) {
-            held_ += token.raw;
-            held_tag_bytes_ = held_.size();
+            pending_ += token.raw;
+            pending_tag_bytes_ = pending_.size();
             state_ = State::after_inner_call;
             return;
         }
         inner_calls_.back().in_value = token.kind != TokenKind::parameter_open;
-        put_held_in_value();
+        put_pending_in_value();
         return take(token);
     }
     switch (token.kind) {
         case TokenKind::invoke_open:
-            held_name_ = token.name;
-            held_ += token.raw;
-            held_tag_bytes_ = held_.size();
+            pending_name_ = token.name;
+            pending_ += token.raw;
+            pending_tag_bytes_ = pending_.size();
             state_ = State::after_next_call;
             return;
         case TokenKind::parameter_open:
@@ -426,7 +426,7 @@ void OutputParser::take_after_value(const Token& token) {
             end_value();
             return take(token);
         default:
-            put_held_in_value();
+            put_pending_in_value();
             return take(token);
     }
 }
@@ -435,17 +435,17 @@ void OutputParser::take_after_value(const Token& token) {
 void OutputParser::take_after_next_call(const Token& token) {
     switch (token.kind) {
         case TokenKind::space:
-            held_ += token.raw;
+            pending_ += token.raw;
             return;
         case TokenKind::text:
         case TokenKind::parameter_close:
         case TokenKind::block_open:
-            put_held_in_value();
+            put_pending_in_value();
             return take(token);
         default:
             break;
     }
-    const std::string name = held_name_;
+    const std::string name = pending_name_;
     end_value();
     end_call();
     begin_call(name, in_block_);
@@ -456,15 +456,15 @@ void OutputParser::take_after_next_call(const Token& token) {
 void OutputParser::take_after_inner_call(const Token& token) {
     const bool in_block = inner_calls_.back().in_block;
     const bool has_ended_block =
-        std::string_view(held_).substr(0, held_tag_bytes_).ends_with(markup::k_block_close);
+        std::string_view(pending_).substr(0, pending_tag_bytes_).ends_with(markup::k_block_close);
     switch (token.kind) {
         case TokenKind::space:
-            held_ += token.raw;
+            pending_ += token.raw;
             return;
         case TokenKind::block_close:
             if (in_block && !has_ended_block) {
-                held_ += token.raw;
-                held_tag_bytes_ = held_.size();
+                pending_ += token.raw;
+                pending_tag_bytes_ = pending_.size();
                 return;
             }
             break;
@@ -473,7 +473,7 @@ void OutputParser::take_after_inner_call(const Token& token) {
             [[fallthrough]];
         default:
             inner_calls_.pop_back();
-            put_held_in_value();
+            put_pending_in_value();
             after_inner_block_ = in_block && token.kind == TokenKind::invoke_open;
             return take(token);
     }
@@ -482,12 +482,12 @@ void OutputParser::take_after_inner_call(const Token& token) {
     take(token);
 }
 
-// The tags in held_ turn out to be text of the value.
-void OutputParser::put_held_in_value() {
+// The tags in pending_ turn out to be text of the value.
+void OutputParser::put_pending_in_value() {
     flush_tail();
-    put_value(std::string_view(held_).substr(0, held_tag_bytes_));
-    tail_ = std::string_view(held_).substr(held_tag_bytes_);
-    held_.clear();
+    put_value(std::string_view(pending_).substr(0, pending_tag_bytes_));
+    tail_ = std::string_view(pending_).substr(pending_tag_bytes_);
+    pending_.clear();
     state_ = State::value;
 }
 
@@ -512,7 +512,7 @@ void OutputParser::flush_tail() {
 
 void OutputParser::end_value() {
     state_ = State::invoke;
-    held_.clear();
+    pending_.clear();
     if (!types_.is_string_only()) {
         flush_tail();
         escaped_.clear();
@@ -534,7 +534,7 @@ Finish OutputParser::finish_at(State state, std::string_view partial, Finish fin
     bool cut_in_call = false;
     switch (state) {
         case State::start:
-            if (!held_.empty() || !partial.empty()) leave_start();
+            if (!pending_.empty() || !partial.empty()) leave_start();
             if (!partial.empty()) put_text(partial);
             break;
         case State::text:
@@ -542,7 +542,7 @@ Finish OutputParser::finish_at(State state, std::string_view partial, Finish fin
             break;
         case State::after_closer:
             if (!partial.empty()) {
-                release_held(State::text);
+                release_pending(State::text);
                 put_text(partial);
             }
             break;
@@ -552,11 +552,11 @@ Finish OutputParser::finish_at(State state, std::string_view partial, Finish fin
                 space_.clear();
                 break;
             }
-            release_held(held_from_);
+            release_pending(pending_from_);
             if (!partial.empty()) put_text(partial);
             break;
         case State::after_invoke_tag:
-            release_held(State::text);
+            release_pending(State::text);
             if (!partial.empty()) put_text(partial);
             break;
         case State::block:
@@ -575,14 +575,14 @@ Finish OutputParser::finish_at(State state, std::string_view partial, Finish fin
             break;
         case State::after_inner_call:
             if (!partial.empty() && !markup::k_block_close.starts_with(partial)) {
-                put_held_in_value();
+                put_pending_in_value();
                 return finish_at(state_, partial, finish);
             }
             end_value();
             end_call();
             break;
         case State::after_next_call: {
-            const std::string name = held_name_;
+            const std::string name = pending_name_;
             end_value();
             end_call();
             begin_call(name, in_block_);

@@ -104,7 +104,7 @@ class OutputParser {
     void leave_start();
     void end_reasoning();
     void hold(State state, std::string_view tag);
-    void release_held(State state);
+    void release_pending(State state);
     void put_text(std::string_view text);
     void put_space(std::string_view space);
     void flush_space();
@@ -115,7 +115,7 @@ class OutputParser {
     void begin_value(std::string_view key);
     void put_value(std::string_view text);
     void flush_tail();
-    void put_held_in_value();
+    void put_pending_in_value();
     void end_value();
 
     Finish finish_at(State state, std::string_view partial, Finish finish);
@@ -135,10 +135,10 @@ class OutputParser {
     bool text_has_begun_ = false;  // of the reasoning, then of the content
     std::string space_;            // whitespace that is left out if it turns out to be trailing
 
-    std::string held_;  // a tag and the whitespace after it: text unless the right tag follows
-    size_t held_tag_bytes_ = 0;
-    std::string held_name_;
-    State held_from_ = State::text;
+    std::string pending_;  // a tag and the whitespace after it: text unless the right tag follows
+    size_t pending_tag_bytes_ = 0;
+    std::string pending_name_;
+    State pending_from_ = State::text;
 
     bool in_call_ = false;
     bool in_block_ = false;      // the call is in a block

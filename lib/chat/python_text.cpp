@@ -108,7 +108,7 @@ std::string python_float(double value) {
     char buffer[40];
     const auto end =
         std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::scientific);
-    const std::string_view text(buffer, static_cast<size_t>(end.ptr - buffer));
+    const std::string_view text(buffer, end.ptr - buffer);
     const size_t mark = text.find('e');
     const std::string_view exponent_text = text.substr(text[mark + 1] == '+' ? mark + 2 : mark + 1);
     int exponent = 0;
@@ -127,7 +127,7 @@ std::string python_float(double value) {
         if (digits.size() > 1) result.append(".").append(digits, 1);
         result += format_text("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
     } else if (exponent < 0) {
-        result.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
+        result.append("0.").append(-exponent - 1, '0').append(digits);
     } else {
         const auto whole = static_cast<size_t>(exponent) + 1;
         if (digits.size() <= whole) digits.append(whole + 1 - digits.size(), '0');

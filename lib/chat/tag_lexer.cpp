@@ -123,7 +123,7 @@ std::optional<Token> TagLexer::next(TagSet wanted) {
     const bool space = is_space(rest[0]);
     const auto* const end =
         std::find_if(rest.begin() + 1, rest.end(), [&](char c) { return c == '<' || is_space(c) != space; });
-    const std::string_view run = rest.substr(0, static_cast<size_t>(end - rest.begin()));
+    const std::string_view run = rest.substr(0, end - rest.begin());
     at_ += run.size();
     return Token{space ? TokenKind::space : TokenKind::text, run, {}};
 }

@@ -18,15 +18,15 @@ namespace minim::checkpoint {
 namespace {
 
 // Enough for the codes, scales and zero points of the matrices that the threads of a load share.
-constexpr size_t k_most_views = 24;
+constexpr size_t k_max_views = 24;
 // They stay in memory, so that large ones are fewer; some are needed at once.
-constexpr uint64_t k_most_view_bytes = uint64_t{128} << 20;
-constexpr size_t k_least_views = 6;
+constexpr uint64_t k_max_view_bytes = uint64_t{128} << 20;
+constexpr size_t k_min_views = 6;
 
 bool is_full(const std::vector<ViewCache::Range>& ranges, uint64_t more) {
     uint64_t bytes = more;
     for (const ViewCache::Range& range : ranges) bytes += range.count;
-    return ranges.size() >= k_most_views || (ranges.size() >= k_least_views && bytes > k_most_view_bytes);
+    return ranges.size() >= k_max_views || (ranges.size() >= k_min_views && bytes > k_max_view_bytes);
 }
 
 // Chooses the reader by the file's name, because an index and a safetensors file have no magic. Every other file is
@@ -94,7 +94,7 @@ void Checkpoint::check_sizes() const {
 }
 
 const std::byte* Checkpoint::data(const Tensor& tensor) const noexcept {
-    return maps_.empty() ? nullptr : maps_[static_cast<size_t>(tensor.part)].bytes().data() + tensor.offset;
+    return maps_.empty() ? nullptr : maps_[tensor.part].bytes().data() + tensor.offset;
 }
 
 void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const {
@@ -102,7 +102,7 @@ void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> 
         fail_internal("tensor {}: bytes {} to {} of {} were asked for", printable(tensor.name), from,
                       from + out.size(), tensor.bytes);
     }
-    contents_.files[static_cast<size_t>(tensor.part)].read_at(tensor.offset + from, out);
+    contents_.files[tensor.part].read_at(tensor.offset + from, out);
 }
 
 View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const {
@@ -124,7 +124,7 @@ View Checkpoint::view(const Tensor& tensor, uint64_t from, uint64_t count) const
 }
 
 void Checkpoint::read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept {
-    contents_.files[static_cast<size_t>(tensor.part)].read_ahead(tensor.offset + from, count);
+    contents_.files[tensor.part].read_ahead(tensor.offset + from, count);
 }
 
 }  // namespace minim::checkpoint

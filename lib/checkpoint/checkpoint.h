@@ -22,7 +22,7 @@
 
 namespace minim::checkpoint {
 
-enum class Residence {
+enum class HostStorage {
     mapped,  // in the files, mapped read-only: pages come in on first use and can be dropped by the system
     owned,  // read with Checkpoint::read() or view() into memory of the process or a device; nothing is mapped
 };

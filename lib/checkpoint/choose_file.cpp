@@ -95,11 +95,11 @@ std::vector<std::string> folders_with_models(const std::string& folder, int leve
 }
 
 std::string listed(const std::vector<std::string>& names) {
-    constexpr size_t k_most_listed = 5;
+    constexpr size_t k_max_listed = 5;
     std::string list;
-    for (size_t i = 0; i < std::min(names.size(), k_most_listed); ++i)
+    for (size_t i = 0; i < std::min(names.size(), k_max_listed); ++i)
         list += (list.empty() ? "" : ", ") + names[i];
-    return names.size() > k_most_listed ? list + ", ..." : list;
+    return names.size() > k_max_listed ? list + ", ..." : list;
 }
 
 // Throws not_found, with what the folder holds in place of a model.

@@ -35,10 +35,10 @@ void skip_separator(std::string_view& text) {
 }
 
 bool skip_digits(std::string_view& text) {
-    constexpr size_t k_most = 6;
+    constexpr size_t k_max = 6;
     size_t n = 0;
     while (n < text.size() && is_digit(text[n])) ++n;
-    if (n == 0 || n > k_most) return false;
+    if (n == 0 || n > k_max) return false;
     text.remove_prefix(n);
     return true;
 }

@@ -99,8 +99,8 @@ std::string describe_foreign(const ByteSource& source) {
     std::string start(std::min(source.size(), k_foreign_bytes), '\0');
     source.read_at(0, std::as_writable_bytes(std::span(start)));
     std::string what = describe_foreign(start);
-    constexpr size_t k_least_zeros = 24;  // a header has others among them
-    if (what.empty() && start.size() >= k_least_zeros && std::ranges::count(start, '\0') == std::ssize(start))
+    constexpr size_t k_min_zeros = 24;  // a header has others among them
+    if (what.empty() && start.size() >= k_min_zeros && std::ranges::count(start, '\0') == std::ssize(start))
         return "it begins with zeros alone: most likely a download that has not finished; download the file "
                "again";
     constexpr size_t k_shortest_text = 4;  // fewer bytes may be the start of a number

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t k_fixed_header_bytes = 24;
 constexpr uint64_t k_smallest_entry_bytes = 13;   // key length, type, one byte
 constexpr uint64_t k_smallest_record_bytes = 24;  // name length, dimension count, type, offset
-constexpr uint32_t k_most_dimensions = 4;
+constexpr uint32_t k_max_dimensions = 4;
 constexpr uint64_t k_default_alignment = 32;
 constexpr uint64_t k_largest_alignment = uint64_t{1} << 20;
 constexpr uint64_t k_largest_size = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -87,7 +87,7 @@ uint64_t alignment_of(const Metadata& metadata, std::string_view file) {
 }
 
 // Dimensions as in the file, contiguous one first; missing ones are 1.
-using Dimensions = std::array<uint64_t, k_most_dimensions>;
+using Dimensions = std::array<uint64_t, k_max_dimensions>;
 
 uint64_t bytes_of(Format format, const Dimensions& dims, std::string_view file, uint64_t at,
                   const Tensor& tensor) {
@@ -120,9 +120,9 @@ Tensor read_record(HeaderReader& in) {
     tensor.name = read_gguf_name(in, "a tensor name");
     const uint64_t dims_at = in.position();
     const auto count = in.number<uint32_t>("a dimension count");
-    if (count > k_most_dimensions) {
+    if (count > k_max_dimensions) {
         fail_at(in.file(), Reason::shape, dims_at, "tensor {} has {} dimensions, at most {} are supported",
-                printable(tensor.name), count, k_most_dimensions);
+                printable(tensor.name), count, k_max_dimensions);
     }
     Dimensions dims;
     dims.fill(1);

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view k_number_key = "split.no";
 constexpr std::string_view k_count_key = "split.count";
 constexpr std::string_view k_tensors_key = "split.tensors.count";
-constexpr uint64_t k_most_parts = 99999;  // five digits in the file name
+constexpr uint64_t k_max_parts = 99999;  // five digits in the file name
 
 // The position of a file in the set, from its metadata.
 struct Place {
@@ -68,9 +68,9 @@ Place read_place(const Metadata& metadata, const std::string& file) {
     if (place.number >= place.count) {
         fail_split(file, metadata, k_number_key, "is {}, but {} is {}", place.number, k_count_key, *count);
     }
-    if (place.count > k_most_parts) {
+    if (place.count > k_max_parts) {
         fail_split(file, metadata, k_count_key, "is {}, at most {} parts are possible", place.count,
-                   k_most_parts);
+                   k_max_parts);
     }
     return place;
 }
@@ -176,7 +176,7 @@ void check_set(const Contents& contents, const Place& place) {
         find_repeated(contents.tensors, order_by_name(contents.tensors, &Tensor::name), &Tensor::name);
     if (repeated) {
         const Tensor& tensor = contents.tensors[*repeated];
-        fail_at(contents.files[static_cast<size_t>(tensor.part)].path(), Reason::duplicate, tensor.offset,
+        fail_at(contents.files[tensor.part].path(), Reason::duplicate, tensor.offset,
                 "tensor {} is in an earlier part too", printable(tensor.name));
     }
 }

@@ -23,7 +23,7 @@ namespace minim::checkpoint {
 namespace {
 
 constexpr uint64_t k_length_bytes = 8;
-constexpr size_t k_most_dimensions = 64;
+constexpr size_t k_max_dimensions = 64;
 constexpr uint64_t k_largest_size = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
 struct DataType {
@@ -134,8 +134,8 @@ void read_shape(JsonReader& json, std::vector<int64_t>& shape) {
         const uint64_t dim = json.whole_number("a dimension", Reason::shape);
         if (dim > k_largest_size)
             json.fail_at(Reason::shape, at, format_text("dimension {} is too large", dim));
-        if (shape.size() == k_most_dimensions) {
-            json.fail_at(Reason::limit, at, format_text("more than {} dimensions", k_most_dimensions));
+        if (shape.size() == k_max_dimensions) {
+            json.fail_at(Reason::limit, at, format_text("more than {} dimensions", k_max_dimensions));
         }
         shape.push_back(static_cast<int64_t>(dim));
     }

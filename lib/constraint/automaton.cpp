@@ -14,9 +14,10 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_entries = 16'000'000;  // of Automaton::next
-constexpr size_t k_most_states = 250'000;
-constexpr size_t k_most_ways = size_t{1} << 26;  // from the NFA states of all DFA states, one for each symbol
+constexpr size_t k_max_entries = 16'000'000;  // of Automaton::next
+constexpr size_t k_max_states = 250'000;
+constexpr size_t k_max_transitions = size_t{1}
+                                     << 26;  // from the NFA states of all DFA states, one for each symbol
 
 constexpr int32_t k_none = Automaton::k_none;
 
@@ -79,12 +80,12 @@ class Builder {
         pending_.clear();
         rule_ = rule;
         a_.rule_starts.push_back(state_of({nfa_.rule_starts[rule]}));
-        for (size_t i = 0; i < pending_.size(); ++i) add_ways(pending_[i]);
+        for (size_t i = 0; i < pending_.size(); ++i) add_transitions(pending_[i]);
     }
 
     // Returns the DFA state of the NFA states that can be reached from these without reading.
     int32_t state_of(const StateSet& from) {
-        const auto is_counted = [&](int32_t s) { return nfa_.states[static_cast<size_t>(s)].is_counted; };
+        const auto is_counted = [&](int32_t s) { return nfa_.states[s].is_counted; };
         const bool counts = is_counted(from[0]);
         if (std::ranges::any_of(from, [&](int32_t s) { return is_counted(s) != counts; }))
             fail_internal("the rule '{}' counts some of its transitions only", grammar_.rules()[rule_].name);
@@ -95,10 +96,10 @@ class Builder {
         while (!stack_.empty()) {
             const int32_t s = stack_.back();
             stack_.pop_back();
-            if (s < 0 || visited_[static_cast<size_t>(s)] == visit_) continue;
-            visited_[static_cast<size_t>(s)] = visit_;
-            if (++a_.n_reached > Automaton::k_most_reached / share_) fail_too_large();
-            const NfaState& state = nfa_.states[static_cast<size_t>(s)];
+            if (s < 0 || visited_[s] == visit_) continue;
+            visited_[s] = visit_;
+            if (++a_.n_reached > Automaton::k_max_reached / share_) fail_too_large();
+            const NfaState& state = nfa_.states[s];
             if (state.kind != NfaState::Kind::split) {
                 set.push_back(s);
                 continue;
@@ -110,14 +111,13 @@ class Builder {
         const auto [place, is_new] = sets_.try_emplace(std::move(set), a_.n_states());
         if (is_new) {
             const auto n_symbols = static_cast<size_t>(a_.n_symbols);
-            if (a_.accepts.size() >= k_most_states / share_ ||
-                a_.next.size() + n_symbols > k_most_entries / share_)
+            if (a_.accepts.size() >= k_max_states / share_ ||
+                a_.next.size() + n_symbols > k_max_entries / share_)
                 fail_too_large();
             a_.next.resize(a_.next.size() + n_symbols, k_none);
             a_.is_counted.push_back(counts ? 1 : 0);
-            a_.accepts.push_back(std::ranges::any_of(place->first, [&](int32_t s) {
-                return nfa_.states[static_cast<size_t>(s)].kind == NfaState::Kind::accept;
-            }));
+            a_.accepts.push_back(std::ranges::any_of(
+                place->first, [&](int32_t s) { return nfa_.states[s].kind == NfaState::Kind::accept; }));
             pending_.push_back(&*place);
         }
         return place->second;
@@ -128,25 +128,24 @@ class Builder {
              grammar_.rules()[rule_].name, a_.accepts.size());
     }
 
-    void add_ways(const std::pair<const StateSet, int32_t>* entry) {
+    void add_transitions(const std::pair<const StateSet, int32_t>* entry) {
         for (StateSet& targets : by_symbol_) targets.clear();
-        by_symbol_.resize(static_cast<size_t>(a_.n_symbols));
-        const auto add_way = [&](int32_t symbol, int32_t to) {
-            if (++n_ways_ > k_most_ways / share_) {
+        by_symbol_.resize(a_.n_symbols);
+        const auto add_transition = [&](int32_t symbol, int32_t to) {
+            if (++n_transitions_ > k_max_transitions / share_) {
                 fail(Status::unsupported,
                      "the constraint's part '{}' has more than {} transitions in alternatives",
-                     grammar_.rules()[rule_].name, k_most_ways / share_);
+                     grammar_.rules()[rule_].name, k_max_transitions / share_);
             }
-            by_symbol_[static_cast<size_t>(symbol)].push_back(to);
+            by_symbol_[symbol].push_back(to);
         };
         std::map<int32_t, StateSet> by_rule;
         for (const int32_t s : entry->first) {
-            const NfaState& state = nfa_.states[static_cast<size_t>(s)];
+            const NfaState& state = nfa_.states[s];
             if (state.kind == NfaState::Kind::byte) {
-                for (const int32_t symbol : symbols_of_set_[static_cast<size_t>(state.value)])
-                    add_way(symbol, state.out);
+                for (const int32_t symbol : symbols_of_set_[state.value]) add_transition(symbol, state.out);
             } else if (state.kind == NfaState::Kind::token) {
-                add_way(symbol_of_token_.at(state.value), state.out);
+                add_transition(symbol_of_token_.at(state.value), state.out);
             } else if (state.kind == NfaState::Kind::call) {
                 by_rule[state.value].push_back(state.out);
             }
@@ -169,7 +168,7 @@ class Builder {
     // Adds the counters of the rules that count. They follow calls of rules that have a text.
     void add_counters(const std::vector<uint8_t>& has_text) {
         a_.counters.clear();
-        a_.counter_of.assign(static_cast<size_t>(a_.n_states()), k_none);
+        a_.counter_of.assign(a_.n_states(), k_none);
         for (size_t rule = 0; rule < a_.rule_starts.size(); ++rule) {
             const auto& counts = nfa_.rule_counts[rule];
             if (!counts) continue;
@@ -177,16 +176,16 @@ class Builder {
             const int32_t end = rule + 1 < a_.rule_starts.size() ? a_.rule_starts[rule + 1] : a_.n_states();
             Counter::States states;
             for (int32_t state = first; state < end; ++state) {
-                a_.counter_of[static_cast<size_t>(state)] = static_cast<int32_t>(a_.counters.size());
+                a_.counter_of[state] = static_cast<int32_t>(a_.counters.size());
                 std::vector<int32_t>& next = states.next.emplace_back();
                 for (int32_t symbol = 0; symbol < a_.n_symbols; ++symbol)
                     if (const int32_t to = a_.step(state, symbol); to >= 0) next.push_back(to - first);
                 for (const Automaton::Call& call : a_.calls_of(state))
-                    if (has_text[static_cast<size_t>(call.rule)] != 0) next.push_back(call.next - first);
+                    if (has_text[call.rule] != 0) next.push_back(call.next - first);
                 std::ranges::sort(next);
                 next.erase(std::unique(next.begin(), next.end()), next.end());
-                states.accepts.push_back(a_.accepts[static_cast<size_t>(state)]);
-                states.is_counted.push_back(a_.is_counted[static_cast<size_t>(state)]);
+                states.accepts.push_back(a_.accepts[state]);
+                states.is_counted.push_back(a_.is_counted[state]);
             }
             const std::string& name = grammar_.rules()[rule].name;
             a_.counters.push_back(
@@ -208,13 +207,11 @@ class Builder {
             add_counters(ends.has_text);
             Ends found = find_ends_with_counters();
             const bool is_settled = std::ranges::all_of(a_.counters, [&](const Automaton::Counted& counted) {
-                const int32_t counter = a_.counter_of[static_cast<size_t>(counted.first_state)];
+                const int32_t counter = a_.counter_of[counted.first_state];
                 for (int32_t state = counted.first_state;
-                     state < a_.n_states() && a_.counter_of[static_cast<size_t>(state)] == counter; ++state)
+                     state < a_.n_states() && a_.counter_of[state] == counter; ++state)
                     for (const Automaton::Call& call : a_.calls_of(state))
-                        if (found.has_text[static_cast<size_t>(call.rule)] !=
-                            ends.has_text[static_cast<size_t>(call.rule)])
-                            return false;
+                        if (found.has_text[call.rule] != ends.has_text[call.rule]) return false;
                 return true;
             });
             ends = std::move(found);
@@ -251,20 +248,20 @@ class Builder {
             const auto s = static_cast<size_t>(state);
             if (a_.counter_of[s] != k_none) return;
             set_end(s);
-            if (rule_of_start[s] != k_none) set_text(static_cast<size_t>(rule_of_start[s]));
+            if (rule_of_start[s] != k_none) set_text(rule_of_start[s]);
         };
         for (size_t rule = 0; rule < n_rules; ++rule)
-            rule_of_start[static_cast<size_t>(a_.rule_starts[rule])] = static_cast<int32_t>(rule);
+            rule_of_start[a_.rule_starts[rule]] = static_cast<int32_t>(rule);
         for (int32_t state = 0; state < a_.n_states(); ++state) {
             for (int32_t symbol = 0; symbol < a_.n_symbols; ++symbol) {
                 const int32_t to = a_.step(state, symbol);
                 if (to < 0) continue;
-                auto& sources = before[static_cast<size_t>(to)];
+                auto& sources = before[to];
                 if (sources.empty() || sources.back() != state) sources.push_back(state);
             }
             for (const Automaton::Call& call : a_.calls_of(state)) {
-                calls_before[static_cast<size_t>(call.next)].push_back({state, call.rule, call.next});
-                callers[static_cast<size_t>(call.rule)].push_back({state, call.rule, call.next});
+                calls_before[call.next].push_back({state, call.rule, call.next});
+                callers[call.rule].push_back({state, call.rule, call.next});
             }
         }
         for (size_t state = 0; state < n_states; ++state) {
@@ -272,11 +269,11 @@ class Builder {
                 if (a_.accepts[state] != 0) set_end(state);
                 continue;
             }
-            const Automaton::Counted& counted = a_.counters[static_cast<size_t>(a_.counter_of[state])];
+            const Automaton::Counted& counted = a_.counters[a_.counter_of[state]];
             if (counted.counter.is_ever_alive(state - static_cast<size_t>(counted.first_state)))
                 set_end(state);
             if (rule_of_start[state] != k_none && a_.goes_on(static_cast<int32_t>(state), 0))
-                set_text(static_cast<size_t>(rule_of_start[state]));
+                set_text(rule_of_start[state]);
         }
         while (!ending.empty() || !with_text.empty()) {
             if (!ending.empty()) {
@@ -284,13 +281,13 @@ class Builder {
                 ending.pop_back();
                 for (const int32_t from : before[state]) set_goes_on(from);
                 for (const CallFrom& call : calls_before[state])
-                    if (ends.has_text[static_cast<size_t>(call.rule)] != 0) set_goes_on(call.state);
+                    if (ends.has_text[call.rule] != 0) set_goes_on(call.state);
                 continue;
             }
             const size_t rule = with_text.back();
             with_text.pop_back();
             for (const CallFrom& call : callers[rule])
-                if (ends.can_end[static_cast<size_t>(call.next)] != 0) set_goes_on(call.state);
+                if (ends.can_end[call.next] != 0) set_goes_on(call.state);
         }
         return ends;
     }
@@ -306,14 +303,12 @@ class Builder {
             fail(Status::invalid, "no text fits the constraint");
 
         for (int32_t& to : a_.next)
-            if (to >= 0 && can_end[static_cast<size_t>(to)] == 0) to = k_none;
+            if (to >= 0 && can_end[to] == 0) to = k_none;
         std::vector<Automaton::Call> kept;
         for (size_t state = 0; state < n_states; ++state) {
             const auto begin = static_cast<uint32_t>(kept.size());
             for (const Automaton::Call& call : a_.calls_of(static_cast<int32_t>(state))) {
-                if (has_text[static_cast<size_t>(call.rule)] != 0 &&
-                    can_end[static_cast<size_t>(call.next)] != 0)
-                    kept.push_back(call);
+                if (has_text[call.rule] != 0 && can_end[call.next] != 0) kept.push_back(call);
             }
             a_.call_begins[state] = begin;
         }
@@ -372,10 +367,10 @@ class Builder {
         std::vector<int32_t>& kind = a_.kinds;
         kind.assign(a_.accepts.begin(), a_.accepts.end());
         std::vector<int64_t> n_of_kind(2, 0);
-        for (const int32_t k : kind) ++n_of_kind[static_cast<size_t>(k)];
+        for (const int32_t k : kind) ++n_of_kind[k];
         for (size_t state = 0; state < n_states; ++state) {  // those that count are of different kinds
             if (a_.counter_of[state] == k_none) continue;
-            --n_of_kind[static_cast<size_t>(kind[state])];
+            --n_of_kind[kind[state]];
             kind[state] = static_cast<int32_t>(n_of_kind.size());
             n_of_kind.push_back(1);
         }
@@ -387,34 +382,33 @@ class Builder {
                 groups;                                   // of states with equal transitions
             std::unordered_map<int32_t, int64_t> n_seen;  // by kind
             for (const int32_t state : to_look_at) {
-                groups[ways_of(state)].push_back(state);
-                ++n_seen[kind[static_cast<size_t>(state)]];
+                groups[transitions_of(state)].push_back(state);
+                ++n_seen[kind[state]];
             }
             // States that were not examined keep the kind. If all were examined, the largest group keeps it.
             std::unordered_map<int32_t, const StateSet*> keeping;
-            for (const auto& [ways, group] : groups) {
-                const int32_t old_kind = kind[static_cast<size_t>(group[0])];
+            for (const auto& [transitions, group] : groups) {
+                const int32_t old_kind = kind[group[0]];
                 if (n_seen[old_kind] < n_of_kind[static_cast<size_t>(old_kind)]) continue;
                 const StateSet*& largest = keeping[old_kind];
                 if (largest == nullptr || group.size() > largest->size()) largest = &group;
             }
             std::vector<const StateSet*> renamed;
-            for (const auto& [ways, group] : groups) {
-                const auto kept = keeping.find(kind[static_cast<size_t>(group[0])]);
+            for (const auto& [transitions, group] : groups) {
+                const auto kept = keeping.find(kind[group[0]]);
                 if (kept == keeping.end() || kept->second != &group) renamed.push_back(&group);
             }
             std::vector<int32_t> changed;
             for (const StateSet* group : renamed) {
-                const int32_t old_kind = kind[static_cast<size_t>(group->front())];
+                const int32_t old_kind = kind[group->front()];
                 n_of_kind[static_cast<size_t>(old_kind)] -= std::ssize(*group);
-                for (const int32_t state : *group)
-                    kind[static_cast<size_t>(state)] = static_cast<int32_t>(n_of_kind.size());
+                for (const int32_t state : *group) kind[state] = static_cast<int32_t>(n_of_kind.size());
                 n_of_kind.push_back(std::ssize(*group));
                 changed.insert(changed.end(), group->begin(), group->end());
             }
             to_look_at.clear();
             for (const int32_t state : changed) {
-                const auto& sources = before[static_cast<size_t>(state)];
+                const auto& sources = before[state];
                 to_look_at.insert(to_look_at.end(), sources.begin(), sources.end());
             }
             std::ranges::sort(to_look_at);
@@ -423,23 +417,23 @@ class Builder {
     }
 
     // Returns the kind of a state and the kinds that its transitions lead to.
-    StateSet ways_of(int32_t state) const {
-        const auto kind_of = [&](int32_t s) { return s < 0 ? k_none : a_.kinds[static_cast<size_t>(s)]; };
-        StateSet ways = {kind_of(state)};
+    StateSet transitions_of(int32_t state) const {
+        const auto kind_of = [&](int32_t s) { return s < 0 ? k_none : a_.kinds[s]; };
+        StateSet transitions = {kind_of(state)};
         for (int32_t symbol = 0; symbol < a_.n_symbols; ++symbol)
-            ways.push_back(kind_of(a_.step(state, symbol)));
+            transitions.push_back(kind_of(a_.step(state, symbol)));
         for (const Automaton::Call& call : a_.calls_of(state)) {
-            ways.push_back(call.rule);
-            ways.push_back(kind_of(call.next));
+            transitions.push_back(call.rule);
+            transitions.push_back(kind_of(call.next));
         }
-        return ways;
+        return transitions;
     }
 
     std::vector<std::vector<int32_t>> states_before() const {
-        std::vector<std::vector<int32_t>> before(static_cast<size_t>(a_.n_states()));
+        std::vector<std::vector<int32_t>> before(a_.n_states());
         const auto add = [&](int32_t from, int32_t to) {
             if (to < 0) return;
-            auto& sources = before[static_cast<size_t>(to)];
+            auto& sources = before[to];
             if (sources.empty() || sources.back() != from) sources.push_back(from);
         };
         for (int32_t state = 0; state < a_.n_states(); ++state) {
@@ -456,7 +450,7 @@ class Builder {
     Automaton a_;
     std::vector<std::vector<int32_t>> symbols_of_set_;
     std::map<int32_t, int32_t> symbol_of_token_;
-    size_t counter_steps_left_ = Counter::k_most_steps;
+    size_t counter_steps_left_ = Counter::k_max_steps;
 
     // Data of the rule that is being made deterministic:
     size_t rule_ = 0;
@@ -466,14 +460,13 @@ class Builder {
     uint32_t visit_ = 0;
     std::vector<int32_t> stack_;
     std::vector<StateSet> by_symbol_;  // the targets of one DFA state, by symbol
-    size_t n_ways_ = 0;                // of all rules
+    size_t n_transitions_ = 0;         // of all rules
 };
 
 }  // namespace
 
 int32_t Automaton::count_in_counted(int32_t state, int32_t count, const Counted& counted) const noexcept {
-    const int64_t entered =
-        is_counted[static_cast<size_t>(state)] != 0 ? counted.counter.after(count) : int64_t{count};
+    const int64_t entered = is_counted[state] != 0 ? counted.counter.after(count) : int64_t{count};
     const auto place = static_cast<size_t>(state - counted.first_state);
     if (entered == Counter::k_none || !counted.counter.is_alive(place, entered)) return k_none;
     return static_cast<int32_t>(entered);
@@ -487,11 +480,10 @@ bool Automaton::goes_on(int32_t state, int32_t count) const noexcept {
 }
 
 std::vector<int32_t> Automaton::kind_of(int32_t state, int32_t count, size_t longest_token) const {
-    std::vector<int32_t> key = {kinds[static_cast<size_t>(state)]};
-    const int32_t counter = counter_of[static_cast<size_t>(state)];
+    std::vector<int32_t> key = {kinds[state]};
+    const int32_t counter = counter_of[state];
     if (counter == k_none) return key;
-    counters[static_cast<size_t>(counter)].counter.append_rows(count, static_cast<int64_t>(longest_token) + 1,
-                                                               key);
+    counters[counter].counter.append_rows(count, static_cast<int64_t>(longest_token) + 1, key);
     return key;
 }
 

@@ -56,33 +56,31 @@ struct Automaton {
     // The number of NFA states visited to make all states of the tables. It can be as large as the product of the two
     // numbers of states: in a repeated part that may be empty, each place can be reached from all places before it.
     size_t n_reached = 0;
-    static constexpr size_t k_most_reached = size_t{1} << 24;
+    static constexpr size_t k_max_reached = size_t{1} << 24;
 
     int32_t n_states() const noexcept { return static_cast<int32_t>(accepts.size()); }
     int32_t step(int32_t state, int32_t symbol) const noexcept {
-        return next[static_cast<size_t>(state) * static_cast<size_t>(n_symbols) +
-                    static_cast<size_t>(symbol)];
+        return next[int64_t{state} * n_symbols + symbol];
     }
     std::span<const Call> calls_of(int32_t state) const noexcept {
-        const auto s = static_cast<size_t>(state);
+        const int64_t s = state;
         return std::span(calls).subspan(call_begins[s], call_begins[s + 1] - call_begins[s]);
     }
     // Returns the count in a state that is entered from one with this count; k_none if the rule cannot end after that.
     int32_t count_in(int32_t state, int32_t count) const noexcept {
-        const int32_t counter = counter_of[static_cast<size_t>(state)];
-        return counter == k_none ? 0 : count_in_counted(state, count, counters[static_cast<size_t>(counter)]);
+        const int32_t counter = counter_of[state];
+        return counter == k_none ? 0 : count_in_counted(state, count, counters[counter]);
     }
     // Returns whether the rule's text may end in a state with this count.
     bool accepts_at(int32_t state, int32_t count) const noexcept {
-        if (accepts[static_cast<size_t>(state)] == 0) return false;
-        const int32_t counter = counter_of[static_cast<size_t>(state)];
-        return counter == k_none || counters[static_cast<size_t>(counter)].counter.may_accept(count);
+        if (accepts[state] == 0) return false;
+        const int32_t counter = counter_of[state];
+        return counter == k_none || counters[counter].counter.may_accept(count);
     }
     // Returns whether the rule's text ends here, as nothing else can follow.
     bool is_last(int32_t state, int32_t count) const noexcept {
-        if (lasts[static_cast<size_t>(state)] != 0) return true;
-        return counter_of[static_cast<size_t>(state)] != k_none && accepts_at(state, count) &&
-               !goes_on(state, count);
+        if (lasts[state] != 0) return true;
+        return counter_of[state] != k_none && accepts_at(state, count) && !goes_on(state, count);
     }
     // Returns what determines the tokens of a state with this count: places with equal keys allow the same ones.
     std::vector<int32_t> kind_of(int32_t state, int32_t count, size_t longest_token) const;

@@ -12,7 +12,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr uint64_t k_most_kept_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_max_kept_bytes = uint64_t{64} << 20;
 constexpr int64_t k_newlines_after_reasoning = 2;
 
 Grammar after_reasoning(Grammar grammar) {
@@ -42,7 +42,7 @@ std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state, int32
     if (known != tokens_.end()) return known->second;
 
     auto tokens = std::make_shared<const StateTokens>(finder_.find(state, count));
-    if (tokens_bytes_ + tokens->bytes() > k_most_kept_bytes) {
+    if (tokens_bytes_ + tokens->bytes() > k_max_kept_bytes) {
         tokens_.clear();
         tokens_bytes_ = 0;
     }

@@ -8,7 +8,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_runs = 100'000;
+constexpr size_t k_max_runs = 100'000;
 
 bool has_bit(const std::vector<uint64_t>& bits, size_t i) noexcept {
     return (bits[i / 64] >> (i % 64) & 1) != 0;
@@ -40,7 +40,7 @@ Counter::Counter(const States& states, int64_t least, int64_t most, std::string_
         }
         --count;
         above = std::move(row);
-        if (n_transitions > steps_left || runs_.size() > k_most_runs) {
+        if (n_transitions > steps_left || runs_.size() > k_max_runs) {
             fail(Status::unsupported,
                  "the constraint's part '{}' counts up to {} with too many different transitions", name,
                  top_);
@@ -57,7 +57,7 @@ Counter::Row Counter::row_of(const States& states, int64_t count, const Row* abo
     // With no upper bound, the largest count follows itself.
     const bool follows_itself = most_ < 0 && count == top_;
     const auto is_open = [&](int32_t to) {
-        const auto target = static_cast<size_t>(to);
+        const int64_t target = to;
         if (states.is_counted[target] == 0 || follows_itself) return has_bit(row, target);
         return above != nullptr && has_bit(*above, target);
     };
@@ -85,7 +85,7 @@ int64_t Counter::after(int64_t count) const noexcept {
 }
 
 bool Counter::is_alive(size_t state, int64_t count) const noexcept {
-    return has_bit(rows_[static_cast<size_t>(run_of(count)->row)], state);
+    return has_bit(rows_[run_of(count)->row], state);
 }
 
 bool Counter::is_ever_alive(size_t state) const noexcept {

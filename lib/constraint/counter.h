@@ -24,7 +24,7 @@ class Counter {
     };
     // `most` < 0: any number. Throws unsupported, with the rule's name, if the rows take more than `steps_left`, which is reduced.
     Counter(const States& states, int64_t least, int64_t most, std::string_view name, size_t& steps_left);
-    static constexpr size_t k_most_steps = 50'000'000;  // of all counters of an automaton
+    static constexpr size_t k_max_steps = 50'000'000;  // of all counters of an automaton
 
     // Returns the count after one more; k_none beyond the largest one. Counts from `least` on are one if there is no upper bound.
     int64_t after(int64_t count) const noexcept;

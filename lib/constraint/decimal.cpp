@@ -52,8 +52,8 @@ std::string previous_whole(std::string whole) {
 RegexNode of_same_length(std::string_view low, std::string_view high) {
     const auto n_after = static_cast<int64_t>(low.size()) - 1;
     if (n_after < 0) return sequence_node({});
-    const std::string lowest(static_cast<size_t>(n_after), '0');
-    const std::string highest(static_cast<size_t>(n_after), '9');
+    const std::string lowest(n_after, '0');
+    const std::string highest(n_after, '9');
     const std::string_view low_rest = low.substr(1);
     const std::string_view high_rest = high.substr(1);
     const auto with_first = [&](char first, std::string_view rest_low, std::string_view rest_high) {
@@ -146,7 +146,7 @@ class FractionWriter {
 
 // Automata of bounds grow with the square of their digits. A bound with more digits is replaced by a power of ten within it for
 // numbers written without an exponent; numbers between the two can still be written with one.
-constexpr size_t k_most_bound_digits = 25;
+constexpr size_t k_max_bound_digits = 25;
 
 Bound power_of_ten(size_t exponent, bool is_included) {
     const std::string whole = std::string(1, '1').append(exponent, '0');
@@ -155,11 +155,11 @@ Bound power_of_ten(size_t exponent, bool is_included) {
 
 Bound rounded_up(const Bound& low) {
     const size_t n_digits = low.value.whole.size();
-    return n_digits <= k_most_bound_digits ? low : power_of_ten(n_digits, true);
+    return n_digits <= k_max_bound_digits ? low : power_of_ten(n_digits, true);
 }
 
 std::optional<Bound> rounded_down(const std::optional<Bound>& high) {
-    if (!high || high->value.whole.size() <= k_most_bound_digits) return high;
+    if (!high || high->value.whole.size() <= k_max_bound_digits) return high;
     return power_of_ten(high->value.whole.size() - 1, false);
 }
 
@@ -326,8 +326,8 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
     all.erase(0, n_leading);
     n_whole -= static_cast<int64_t>(n_leading);
     all.erase(all.find_last_not_of('0') + 1);
-    if (n_whole > k_most_digits || std::ssize(all) - n_whole > k_most_digits) return std::nullopt;
-    if (n_whole < 0) all.insert(0, static_cast<size_t>(-n_whole), '0');
+    if (n_whole > k_max_digits || std::ssize(all) - n_whole > k_max_digits) return std::nullopt;
+    if (n_whole < 0) all.insert(0, -n_whole, '0');
     const auto n = static_cast<size_t>(std::max<int64_t>(n_whole, 0));
     if (all.size() < n) all.append(n - all.size(), '0');
     decimal.whole = all.substr(0, n);

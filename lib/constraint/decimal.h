@@ -20,9 +20,9 @@ struct Decimal {
     bool is_zero() const noexcept { return whole.empty() && fraction.empty(); }
 };
 
-// Parses a JSON number; nothing if it has more than k_most_digits digits before or after the point.
+// Parses a JSON number; nothing if it has more than k_max_digits digits before or after the point.
 std::optional<Decimal> parse_decimal(std::string_view number);
-constexpr int64_t k_most_digits = 2000;
+constexpr int64_t k_max_digits = 2000;
 
 // Returns the text of the number without exponent. Equal numbers have the same text.
 std::string to_text(const Decimal& decimal);

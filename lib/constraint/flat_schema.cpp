@@ -18,7 +18,7 @@ namespace {
 using json::Value;
 
 // The maximum number of names in one schema. Work and memory for names grow with the square of their number.
-constexpr size_t k_most_names = 5000;
+constexpr size_t k_max_names = 5000;
 
 constexpr auto k_copied = std::to_array<std::string_view>(
     {"type", "properties", "required", "additionalProperties", "propertyNames", "patternProperties",
@@ -65,9 +65,9 @@ bool is_good_value(std::string_view key, const Value& value) {
 void check_names(const Value& flat, const std::string& where) {
     for (const char* key : {"properties", "patternProperties", "required"}) {
         const Value* names = json::find(&flat, key);
-        if (names != nullptr && names->items.size() > k_most_names) {
+        if (names != nullptr && names->items.size() > k_max_names) {
             fail(Status::unsupported, "{}: {} names in '{}'; up to {} can be enforced", where,
-                 names->items.size(), key, k_most_names);
+                 names->items.size(), key, k_max_names);
         }
     }
 }
@@ -395,7 +395,7 @@ void close_properties(Value& flat, const Value& rest) {
 void close_items(Value& flat, const Value& rest) {
     Value seen = *json::find(&flat, "seen");
     if (is_true(seen, "all_items")) return;
-    const auto n_seen = static_cast<size_t>(count_of(*json::find(&seen, "n_items")).value_or(0));
+    const int64_t n_seen = count_of(*json::find(&seen, "n_items")).value_or(0);
     Value by = rest;
     if (const Value* contained = json::find(&seen, "items"); !contained->items.empty()) {
         Value any = *contained;

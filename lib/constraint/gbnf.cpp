@@ -16,8 +16,8 @@ namespace {
 
 using Kind = GbnfSymbol::Kind;
 
-constexpr int64_t k_most_open = 200;  // groups in groups, and repeats of repeats
-constexpr int64_t k_most_rules = 50'000;
+constexpr int64_t k_max_open = 200;  // groups in groups, and repeats of repeats
+constexpr int64_t k_max_rules = 50'000;
 
 class Parser {
   public:
@@ -61,9 +61,9 @@ class Parser {
     }
 
     static std::string shortened(std::string_view name) {
-        constexpr size_t k_most_shown = 80;
-        return name.size() <= k_most_shown ? std::string(name)
-                                           : std::string(name.substr(0, k_most_shown)) + "...";
+        constexpr size_t k_max_shown = 80;
+        return name.size() <= k_max_shown ? std::string(name)
+                                          : std::string(name.substr(0, k_max_shown)) + "...";
     }
 
     static std::string shown(const GbnfSymbol& symbol) {
@@ -102,10 +102,10 @@ class Parser {
                 fail_in_grammar(Status::invalid, symbol.line, "rule '{}' is already defined on line {}",
                                 shortened(name), place->second.line);
             }
-            if (std::ssize(rules_) > k_most_rules) {
+            if (std::ssize(rules_) > k_max_rules) {
                 fail_in_grammar(Status::unsupported, symbol.line,
                                 "rule '{}' is one more than the {} that are supported", shortened(name),
-                                k_most_rules);
+                                k_max_rules);
             }
             place->second.id = grammar_.declare(format_text("{} (line {})", shortened(name), symbol.line));
         }
@@ -147,13 +147,13 @@ class Parser {
 
     Part repeated(Part part) {
         for (int64_t n = 0; here().kind == Kind::repeat; ++n, ++at_) {
-            if (n == k_most_open) fail_here("more than {} repetitions of one part", k_most_open);
+            if (n == k_max_open) fail_here("more than {} repetitions of one part", k_max_open);
             part = grammar_.counted(part, here().least, here().most, name_of_rule());
         }
         return part;
     }
 
-    std::string name_of_rule() const { return grammar_.rules()[static_cast<size_t>(rule_->id.index)].name; }
+    std::string name_of_rule() const { return grammar_.rules()[rule_->id.index].name; }
 
     Part element() {
         switch (here().kind) {
@@ -175,7 +175,7 @@ class Parser {
     }
 
     Part group() {
-        if (n_open_ == k_most_open) fail_here("more than {} groups within each other", k_most_open);
+        if (n_open_ == k_max_open) fail_here("more than {} groups within each other", k_max_open);
         ++n_open_;
         const size_t opening = at_++;
         const Part part = choice();

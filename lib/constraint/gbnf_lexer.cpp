@@ -13,8 +13,8 @@ namespace {
 
 using Kind = GbnfSymbol::Kind;
 
-constexpr size_t k_most_bytes = size_t{4} << 20;
-constexpr size_t k_most_quoted_bytes = 60;  // of the grammar's text in an error
+constexpr size_t k_max_bytes = size_t{4} << 20;
+constexpr size_t k_max_quoted_bytes = 60;  // of the grammar's text in an error
 
 bool is_digit(char c) noexcept {
     return c >= '0' && c <= '9';
@@ -44,9 +44,9 @@ class Lexer {
 
     // Checks the size and the encoding of the whole text, so that the other functions need not.
     void check_text() {
-        if (text_.size() > k_most_bytes) {
+        if (text_.size() > k_max_bytes) {
             fail(Status::unsupported, "a grammar of {} bytes; at most {} are supported", text_.size(),
-                 k_most_bytes);
+                 k_max_bytes);
         }
         int64_t line = 1;
         for (size_t at = 0; at < text_.size();) {
@@ -289,16 +289,16 @@ class Lexer {
         counts.least = least.value_or(0);
         counts.most = most.value_or(-1);
         if (most && *most < counts.least) fail_here("the count {{{},{}}} goes down", counts.least, *most);
-        if (std::max(counts.least, counts.most) > k_most_counted) {
+        if (std::max(counts.least, counts.most) > k_max_counted) {
             fail_in_grammar(Status::unsupported, line_, "a count above {}, the largest that is supported",
-                            k_most_counted);
+                            k_max_counted);
         }
     }
 
     std::optional<int64_t> number() {
         std::optional<int64_t> value;
         for (; is_digit(peek()); ++at_)
-            value = std::min<int64_t>(value.value_or(0) * 10 + (peek() - '0'), k_most_counted + 1);
+            value = std::min<int64_t>(value.value_or(0) * 10 + (peek() - '0'), k_max_counted + 1);
         return value;
     }
 

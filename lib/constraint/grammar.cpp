@@ -51,9 +51,9 @@ Part Grammar::choice(std::vector<Part> parts) {
 
 Part Grammar::repeat(Part part, int64_t least, int64_t most) {
     const int64_t count = std::max(least, most);
-    if (count > k_most_repeats) {
+    if (count > k_max_repeats) {
         fail(Status::unsupported, "a count of {} in a constraint; at most {} can be kept", count,
-             k_most_repeats);
+             k_max_repeats);
     }
     if (most == 0) return empty();
     if (least == 1 && most == 1) return part;
@@ -71,9 +71,9 @@ Part Grammar::graph(Graph graph) {
 
 Part Grammar::counted(Graph graph, int64_t least, int64_t most, std::string name) {
     const int64_t count = std::max(least, most);
-    if (count > k_most_counted) {
+    if (count > k_max_counted) {
         fail(Status::unsupported, "'{}' has a count of {} in a constraint; at most {} can be kept", name,
-             count, k_most_counted);
+             count, k_max_counted);
     }
     if (most >= 0 && most < least) return nothing();
     const RuleId rule = add_rule(std::move(name), this->graph(std::move(graph)));

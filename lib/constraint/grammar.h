@@ -38,7 +38,7 @@ class Grammar {
     Part token(int32_t id);  // one token, whatever its text: for markup
     Part sequence(std::vector<Part> parts);
     Part choice(std::vector<Part> parts);
-    // `most` < 0: any number. Throws unsupported for a count beyond k_most_repeats.
+    // `most` < 0: any number. Throws unsupported for a count beyond k_max_repeats.
     Part repeat(Part part, int64_t least, int64_t most);
     Part optional(Part part) { return repeat(part, 0, 1); }
     Part call(RuleId rule);
@@ -62,7 +62,7 @@ class Grammar {
 
     // Rules have names for messages, and may be called before they are defined.
     RuleId declare(std::string name);
-    void define(RuleId rule, Part body) { rules_[static_cast<size_t>(rule.index)].body = body; }
+    void define(RuleId rule, Part body) { rules_[rule.index].body = body; }
     RuleId add_rule(std::string name, Part body);
     void start_with(RuleId rule) noexcept { start_ = rule; }
     void start_with(Part answer) { start_with(add_rule("answer", answer)); }
@@ -85,7 +85,7 @@ class Grammar {
         Part body;
         std::optional<Counts> counts;  // of the states of the body, a graph
     };
-    const Expression& operator[](Part part) const { return expressions_[static_cast<size_t>(part.index)]; }
+    const Expression& operator[](Part part) const { return expressions_[part.index]; }
     const std::vector<ByteSet>& byte_sets() const noexcept { return byte_sets_; }
     const std::vector<Graph>& graphs() const noexcept { return graphs_; }
     const std::vector<Rule>& rules() const noexcept { return rules_; }
@@ -103,10 +103,10 @@ class Grammar {
 };
 
 // The maximum number of repeats of a part: each repeat is a copy in the automaton.
-constexpr int64_t k_most_repeats = 100'000;
+constexpr int64_t k_max_repeats = 100'000;
 
 // The largest count of Grammar::counted.
-constexpr int64_t k_most_counted = 1'000'000'000;
+constexpr int64_t k_max_counted = 1'000'000'000;
 
 // Returns the grammar that accepts exactly these texts.
 Grammar grammar_of_choices(std::span<const std::string_view> texts);

@@ -17,10 +17,10 @@ namespace {
 
 using json::Value;
 
-constexpr int64_t k_most_prefix_items = 200;
-constexpr size_t k_most_contains = 4;
-constexpr size_t k_most_unique_values = 10;
-constexpr size_t k_most_graph_states = 20'000;
+constexpr int64_t k_max_prefix_items = 200;
+constexpr size_t k_max_contains = 4;
+constexpr size_t k_max_unique_values = 10;
+constexpr size_t k_max_graph_states = 20'000;
 
 class ArrayWriter {
   public:
@@ -34,17 +34,17 @@ class ArrayWriter {
           contains_(json::find(&flat, "contains")),
           is_unique_(json::find(&flat, "uniqueItems") != nullptr),
           n_prefix_(prefix_ != nullptr ? std::ssize(prefix_->items) : 0),
-          least_(count_in(flat, "minItems", 0, where, k_most_counted)),
-          most_(count_in(flat, "maxItems", -1, where, k_most_counted)) {}
+          least_(count_in(flat, "minItems", 0, where, k_max_counted)),
+          most_(count_in(flat, "maxItems", -1, where, k_max_counted)) {}
 
     Part write() {
         if (items_ != nullptr && items_->is_boolean() && !items_->boolean) limit_to(n_prefix_);
         if (prefix_ != nullptr && items_ == nullptr && contains_ == nullptr && least_ <= n_prefix_)
             limit_to(n_prefix_);
         if (most_ >= 0 && most_ < least_) return grammar_.nothing();
-        if (n_prefix_ > k_most_prefix_items) {
+        if (n_prefix_ > k_max_prefix_items) {
             fail(Status::unsupported, "{}: {} 'prefixItems'; at most {} can be kept", where_, n_prefix_,
-                 k_most_prefix_items);
+                 k_max_prefix_items);
         }
         if (is_unique_ && most_ != 0 && most_ != 1) return unique_items();
         if (contains_ != nullptr) return containing();
@@ -56,7 +56,7 @@ class ArrayWriter {
     void limit_to(int64_t n) { most_ = most_ < 0 ? n : std::min(most_, n); }
 
     Value schema_of_item(int64_t place) const {
-        if (place < n_prefix_) return prefix_->items[static_cast<size_t>(place)];
+        if (place < n_prefix_) return prefix_->items[place];
         return items_ != nullptr ? *items_ : boolean_schema(true);
     }
     std::string place_of_item(int64_t place) const {
@@ -88,9 +88,9 @@ class ArrayWriter {
     int32_t state_of(const Key& key) {
         const auto [place, is_new] = states_.try_emplace(key, static_cast<int32_t>(keys_.size()));
         if (is_new) {
-            if (keys_.size() == k_most_graph_states)
+            if (keys_.size() == k_max_graph_states)
                 fail(Status::unsupported, "{}: counts of items need more than {} states", where_,
-                     k_most_graph_states);
+                     k_max_graph_states);
             keys_.push_back(key);
             graph_.accepts.push_back(0);
         }
@@ -121,9 +121,9 @@ class ArrayWriter {
                                  count_in(each, "least", 1, where_ + "/contains"),
                                  count_in(each, "most", -1, where_ + "/contains")});
         }
-        if (contained.size() > k_most_contains)
+        if (contained.size() > k_max_contains)
             fail(Status::unsupported, "{}: more than {} 'contains' cannot be enforced", where_,
-                 k_most_contains);
+                 k_max_contains);
         state_of(Key(contained.size() + 1, 0));
         for (size_t state = 0; state < keys_.size(); ++state) {
             const Key key = keys_[state];
@@ -170,7 +170,7 @@ class ArrayWriter {
                     fail(Status::unsupported,
                          "{}: 'uniqueItems' cannot be enforced for items of type {}: only for listed values, "
                          "up to {}",
-                         where_, type, k_most_unique_values);
+                         where_, type, k_max_unique_values);
                 if (type == "null") values.emplace_back();
                 if (type == "boolean")
                     values.insert(values.end(), {boolean_schema(true), boolean_schema(false)});
@@ -193,15 +193,15 @@ class ArrayWriter {
                 items.back().emplace(number, text_.literal(value));
             }
         }
-        if (numbers.size() > k_most_unique_values)
+        if (numbers.size() > k_max_unique_values)
             fail(Status::unsupported, "{}: 'uniqueItems' for {} listed values; up to {} can be enforced",
-                 where_, numbers.size(), k_most_unique_values);
+                 where_, numbers.size(), k_max_unique_values);
         state_of({0, 0});
         for (size_t state = 0; state < keys_.size(); ++state) {
             const Key key = keys_[state];
             graph_.accepts[state] = key[0] >= least_ ? 1 : 0;
             if (most_ >= 0 && key[0] == most_) continue;
-            const auto place = static_cast<size_t>(std::min(key[0], n_prefix_));
+            const int64_t place = std::min(key[0], n_prefix_);
             for (const auto& [number, literal] : items[place]) {
                 const int64_t bit = int64_t{1} << number;
                 if ((key[1] & bit) == 0) add_item(state, {key[0] + 1, key[1] | bit}, literal);

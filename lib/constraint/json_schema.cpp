@@ -20,7 +20,7 @@ namespace {
 
 using json::Value;
 
-constexpr size_t k_most_rules = 10'000;
+constexpr size_t k_max_rules = 10'000;
 
 bool has_any(const Value& schema, std::initializer_list<const char*> keys) {
     return std::ranges::any_of(keys, [&](const char* key) { return json::find(&schema, key) != nullptr; });
@@ -29,8 +29,7 @@ bool has_any(const Value& schema, std::initializer_list<const char*> keys) {
 Decimal decimal_of(const Value& number, const char* key, const std::string& where) {
     auto decimal = parse_decimal(number.text);
     if (!decimal)
-        fail(Status::unsupported, "{}: {} {} has more than {} digits", where, key, number.text,
-             k_most_digits);
+        fail(Status::unsupported, "{}: {} {} has more than {} digits", where, key, number.text, k_max_digits);
     return std::move(*decimal);
 }
 
@@ -82,8 +81,8 @@ Part JsonSchema::value(const Value& schema, const std::string& where) {
     const std::string key = json::to_text(schema);
     const auto known = rules_.find(key);
     if (known != rules_.end()) return grammar_.call(known->second);
-    if (rules_.size() == k_most_rules)
-        fail(Status::unsupported, "{}: the schema has more than {} parts", where, k_most_rules);
+    if (rules_.size() == k_max_rules)
+        fail(Status::unsupported, "{}: the schema has more than {} parts", where, k_max_rules);
     const RuleId rule = grammar_.declare(where);
     rules_.emplace(key, rule);
     undefined_.push_back({rule, schema, where});
@@ -189,8 +188,8 @@ Part JsonSchema::string(const Value& flat, const std::string& where) {
     // Nothing for a format that is not known, too: its length is kept all the same.
     if (const auto texts = string_texts(flat, where))
         return text_.quoted(part_of_length(*texts, flat, text_.spelling(), where));
-    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
-    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    const int64_t least = count_in(flat, "minLength", 0, where, k_max_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_max_counted);
     if (least == 0 && most < 0) return text_.string();
     const Grammar::Graph any{.edges = {{0, 0, text_.any_character()}}, .accepts = {1}};
     return text_.quoted(grammar_.counted(any, least, most, where));
@@ -198,8 +197,8 @@ Part JsonSchema::string(const Value& flat, const std::string& where) {
 
 Part JsonSchema::part_of_length(const TextAutomaton& texts, const Value& flat, const Spelling& spelling,
                                 const std::string& where) {
-    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
-    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    const int64_t least = count_in(flat, "minLength", 0, where, k_max_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_max_counted);
     Grammar::Graph graph = graph_of(texts, spelling);
     if (least == 0 && most < 0) return grammar_.graph(std::move(graph));
     return grammar_.counted(std::move(graph), least, most, where);
@@ -231,13 +230,13 @@ std::optional<TextAutomaton> JsonSchema::string_texts(const Value& flat, const s
 }
 
 TextAutomaton JsonSchema::texts_with_length(const Value& flat, const std::string& where) {
-    const int64_t least = count_in(flat, "minLength", 0, where, k_most_counted);
-    const int64_t most = count_in(flat, "maxLength", -1, where, k_most_counted);
+    const int64_t least = count_in(flat, "minLength", 0, where, k_max_counted);
+    const int64_t most = count_in(flat, "maxLength", -1, where, k_max_counted);
     const auto texts = string_texts(flat, where);
     if (most >= 0 && most < least) return {.classes = {}, .next = {}, .accepts = {0}};
-    if (std::max(least, most) > k_most_repeats)
+    if (std::max(least, most) > k_max_repeats)
         fail(Status::unsupported, "{}: a length of {}; at most {} can be kept here", where,
-             std::max(least, most), k_most_repeats);
+             std::max(least, most), k_max_repeats);
     const TextAutomaton lengths = texts_of_length(least, most);
     if (!texts) return lengths;
     TextAutomaton all = both(*texts, lengths, where);

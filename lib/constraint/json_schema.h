@@ -74,7 +74,7 @@ class JsonSchema {
 
 // Returns the count that a keyword of a flat schema gives. Throws unsupported if it is too large to enforce.
 int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where,
-                 int64_t limit = k_most_repeats);
+                 int64_t limit = k_max_repeats);
 
 // Returns the grammar of the values that fit the schema.
 Grammar grammar_of_schema(const json::Value& schema);

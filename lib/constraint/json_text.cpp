@@ -12,9 +12,9 @@
 namespace minim::constraint {
 namespace {
 
-constexpr int64_t k_most_newlines = 2;
-constexpr int64_t k_most_indentation = 64;
-constexpr int64_t k_most_whole_digits = 30;  // of a value that is also written without its point
+constexpr int64_t k_max_newlines = 2;
+constexpr int64_t k_max_indentation = 64;
+constexpr int64_t k_max_whole_digits = 30;  // of a value that is also written without its point
 
 ByteSet digit_set() {
     return byte_range('0', '9');
@@ -61,8 +61,8 @@ JsonText::JsonText(Grammar& grammar) : grammar_(grammar), beyond_ascii_(utf8_spe
     const Part indentation = grammar.byte_in(ByteSet().set(' ').set('\t'));
     space_ = grammar.add_rule(
         "space", grammar.choice({grammar.empty(), grammar.text(" "),
-                                 grammar.sequence({grammar.repeat(newline, 1, k_most_newlines),
-                                                   grammar.repeat(indentation, 0, k_most_indentation)})}));
+                                 grammar.sequence({grammar.repeat(newline, 1, k_max_newlines),
+                                                   grammar.repeat(indentation, 0, k_max_indentation)})}));
 
     ByteSet escapes;
     for (const char c : std::string_view("\"\\/bfnrt")) escapes.set(static_cast<uint8_t>(c));
@@ -117,7 +117,7 @@ Part JsonText::literal(const json::Value& value) {
         const Part written = grammar_.text(json::to_text(value));
         if (!is_whole(value) || value.is_integer()) return written;
         const std::string digits = canonical_text(value);
-        if (digits.size() > k_most_whole_digits) return written;
+        if (digits.size() > k_max_whole_digits) return written;
         return grammar_.choice({written, grammar_.text(digits)});
     }
     std::vector<Part> items;

@@ -34,8 +34,8 @@ class Rewriter {
         std::vector<int32_t> first;  // the states that it begins with and that are no splits
         int32_t group = -1;
     };
-    Rule& rule(int32_t index) { return rules_[static_cast<size_t>(index)]; }
-    NfaState& state(int32_t index) { return nfa_.states[static_cast<size_t>(index)]; }
+    Rule& rule(int32_t index) { return rules_[index]; }
+    NfaState& state(int32_t index) { return nfa_.states[index]; }
 
     void find_starts() {
         const size_t n_rules = nfa_.rule_starts.size();
@@ -50,8 +50,8 @@ class Rewriter {
             while (!stack.empty()) {
                 const int32_t s = stack.back();
                 stack.pop_back();
-                if (s < 0 || is_visited[static_cast<size_t>(s)]) continue;
-                is_visited[static_cast<size_t>(s)] = true;
+                if (s < 0 || is_visited[s]) continue;
+                is_visited[s] = true;
                 if (state(s).kind == Kind::split) {
                     stack.push_back(state(s).other);
                     stack.push_back(state(s).out);
@@ -77,7 +77,7 @@ class Rewriter {
         std::vector<Visit> path;
         int32_t n_seen = 0;
         const auto enter = [&](int32_t r) {
-            const auto i = static_cast<size_t>(r);
+            const int64_t i = r;
             number[i] = lowest[i] = n_seen++;
             is_open[i] = true;
             open.push_back(r);
@@ -87,11 +87,11 @@ class Rewriter {
             if (number[root] == k_unseen) enter(static_cast<int32_t>(root));
             while (!path.empty()) {
                 const int32_t r = path.back().rule;
-                const auto i = static_cast<size_t>(r);
+                const int64_t i = r;
                 if (path.back().n_followed < rules_[i].first.size()) {
                     const NfaState& next = state(rules_[i].first[path.back().n_followed++]);
                     if (next.kind != Kind::call) continue;
-                    const auto callee = static_cast<size_t>(next.value);
+                    const int64_t callee = next.value;
                     if (number[callee] == k_unseen) {
                         enter(next.value);
                     } else if (is_open[callee]) {
@@ -101,7 +101,7 @@ class Rewriter {
                 }
                 path.pop_back();
                 if (!path.empty()) {
-                    int32_t& above = lowest[static_cast<size_t>(path.back().rule)];
+                    int32_t& above = lowest[path.back().rule];
                     above = std::min(above, lowest[i]);
                 }
                 if (lowest[i] == number[i]) close_group(r, open, is_open);
@@ -115,7 +115,7 @@ class Rewriter {
         do {
             r = open.back();
             open.pop_back();
-            is_open[static_cast<size_t>(r)] = false;
+            is_open[r] = false;
             group.push_back(r);
         } while (r != first);
         const bool is_cycle = group.size() > 1 || std::ranges::any_of(rule(first).first, [&](int32_t s) {
@@ -123,10 +123,10 @@ class Rewriter {
                               });
         if (!is_cycle) return;
         for (const int32_t member : group) {
-            if (!nfa_.rule_counts[static_cast<size_t>(member)]) continue;
+            if (!nfa_.rule_counts[member]) continue;
             fail(Status::unsupported,
                  "the constraint's part '{}' begins with itself, within a repetition that is counted",
-                 grammar_.rules()[static_cast<size_t>(member)].name);
+                 grammar_.rules()[member].name);
         }
         for (const int32_t member : group) rule(member).group = static_cast<int32_t>(groups_.size());
         groups_.push_back(std::move(group));
@@ -139,7 +139,7 @@ class Rewriter {
     void rewrite(const std::vector<int32_t>& group) {
         std::vector<int32_t> starts;
         for (const int32_t goal : group) starts.push_back(add_rule(goal, group));
-        for (size_t i = 0; i < group.size(); ++i) nfa_.rule_starts[static_cast<size_t>(group[i])] = starts[i];
+        for (size_t i = 0; i < group.size(); ++i) nfa_.rule_starts[group[i]] = starts[i];
     }
 
     // Adds the states of a rule of the group and returns its start.
@@ -172,8 +172,9 @@ class Rewriter {
         for (size_t i = 0; i < group.size(); ++i) {
             for (const int32_t s : rule(group[i]).first) {
                 if (!is_call_within(s, number)) continue;
-                int32_t& way = after[place_of(state(s).value)];
-                way = add(goal, {.kind = Kind::split, .out = state(s).out + shifts[i], .other = way});
+                int32_t& transition = after[place_of(state(s).value)];
+                transition =
+                    add(goal, {.kind = Kind::split, .out = state(s).out + shifts[i], .other = transition});
             }
         }
         for (size_t i = 0; i < group.size(); ++i)
@@ -193,11 +194,11 @@ class Rewriter {
     }
 
     int32_t add(int32_t goal, const NfaState& added) {
-        if (nfa_.states.size() >= Nfa::k_most_states) {
+        if (nfa_.states.size() >= Nfa::k_max_states) {
             fail(Status::unsupported,
                  "the constraint's part '{}' begins with itself, and needs an automaton of more than {} "
                  "states",
-                 grammar_.rules()[static_cast<size_t>(goal)].name, Nfa::k_most_states);
+                 grammar_.rules()[goal].name, Nfa::k_max_states);
         }
         nfa_.states.push_back(added);
         return static_cast<int32_t>(nfa_.states.size() - 1);

@@ -51,9 +51,9 @@ void Matcher::allow_from(std::span<const Positions::Place> places) {
     const auto nodes = constraint_->trie().nodes();
     const int32_t position = positions_.after(places);
     for (const int32_t exit : tokens->exits) {
-        try_tokens(constraint_->trie(), positions_, exit + 1, nodes[static_cast<size_t>(exit)].end, position,
-                   path_, [&](int32_t i, int32_t) {
-                       const int32_t token = nodes[static_cast<size_t>(i)].token;
+        try_tokens(constraint_->trie(), positions_, exit + 1, nodes[exit].end, position, path_,
+                   [&](int32_t i, int32_t) {
+                       const int32_t token = nodes[i].token;
                        if (token >= 0) allow(token);
                    });
     }

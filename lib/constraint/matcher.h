@@ -37,11 +37,9 @@ class Matcher {
     bool must_end() const noexcept { return has_started_ && positions_.must_end(position_); }
 
   private:
-    void allow(int32_t token) noexcept {
-        allowed_[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
-    }
+    void allow(int32_t token) noexcept { allowed_[int64_t{token} / 64] |= uint64_t{1} << (token % 64); }
     bool is_allowed(int32_t token) const noexcept {
-        return (allowed_[static_cast<size_t>(token) / 64] >> (static_cast<size_t>(token) % 64) & 1) != 0;
+        return (allowed_[int64_t{token} / 64] >> (token % 64) & 1) != 0;
     }
     void allow_from(std::span<const Positions::Place> places);  // of one state and count
     // The progress of a text.

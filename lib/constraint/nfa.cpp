@@ -30,9 +30,9 @@ class Builder {
 
   private:
     int32_t add(const NfaState& state) {
-        if (nfa_.states.size() >= Nfa::k_most_states) {
+        if (nfa_.states.size() >= Nfa::k_max_states) {
             fail(Status::unsupported, "the constraint's part '{}' needs an automaton of more than {} states",
-                 rule_->name, Nfa::k_most_states);
+                 rule_->name, Nfa::k_max_states);
         }
         nfa_.states.push_back(state);
         return static_cast<int32_t>(nfa_.states.size() - 1);
@@ -68,7 +68,7 @@ class Builder {
                 return add({.kind = NfaState::Kind::token, .value = e.value, .out = next});
             case Kind::call: {
                 const int32_t call = add({.kind = NfaState::Kind::call, .value = e.value, .out = next});
-                return rule_may_be_empty_[static_cast<size_t>(e.value)] ? split(call, next) : call;
+                return rule_may_be_empty_[e.value] ? split(call, next) : call;
             }
             case Kind::sequence: {
                 int32_t start = next;
@@ -83,7 +83,7 @@ class Builder {
             case Kind::repeat:
                 return build_repeat(e, next);
             case Kind::graph:
-                return build_graph(grammar_.graphs()[static_cast<size_t>(e.value)], next);
+                return build_graph(grammar_.graphs()[e.value], next);
         }
         return next;
     }
@@ -93,7 +93,7 @@ class Builder {
         if (e.most < 0) {
             start = split(-1, next);
             const int32_t body = build(e.parts[0], start);
-            nfa_.states[static_cast<size_t>(start)].out = body;
+            nfa_.states[start].out = body;
         } else {
             for (int64_t i = e.least; i < e.most; ++i) start = split(build(e.parts[0], start), next);
         }
@@ -107,12 +107,12 @@ class Builder {
             starts.push_back(split(-1, accepts != 0 ? next : -1));
             nfa_.states.back().is_counted = rule_->counts.has_value();
         }
-        std::vector<int32_t> ways(graph.accepts.size(), -1);
+        std::vector<int32_t> transitions(graph.accepts.size(), -1);
         for (const Grammar::Graph::Edge& edge : graph.edges) {
-            int32_t& way = ways[static_cast<size_t>(edge.from)];
-            way = split(build(edge.part, starts[static_cast<size_t>(edge.to)]), way);
+            int32_t& transition = transitions[edge.from];
+            transition = split(build(edge.part, starts[edge.to]), transition);
         }
-        for (size_t i = 0; i < starts.size(); ++i) nfa_.states[static_cast<size_t>(starts[i])].out = ways[i];
+        for (size_t i = 0; i < starts.size(); ++i) nfa_.states[starts[i]].out = transitions[i];
         return starts[0];
     }
 
@@ -120,7 +120,7 @@ class Builder {
     std::optional<Grammar::Counts> counts_of(const Grammar::Rule& rule) const {
         auto counts = rule.counts;
         if (!counts) return counts;
-        const auto& graph = grammar_.graphs()[static_cast<size_t>(grammar_[rule.body].value)];
+        const auto& graph = grammar_.graphs()[grammar_[rule.body].value];
         for (const Grammar::Graph::Edge& edge : graph.edges)
             if (may_be_empty(edge.part)) counts->least = 0;
         return counts;
@@ -132,9 +132,8 @@ class Builder {
         for (bool has_changed = true; has_changed;) {
             has_changed = false;
             for (const Grammar::Graph::Edge& edge : graph.edges) {
-                const auto to = static_cast<size_t>(edge.to);
-                if (is_reached[to] || !is_reached[static_cast<size_t>(edge.from)] || !may_be_empty(edge.part))
-                    continue;
+                const int64_t to = edge.to;
+                if (is_reached[to] || !is_reached[edge.from] || !may_be_empty(edge.part)) continue;
                 is_reached[to] = true;
                 has_changed = true;
             }
@@ -166,13 +165,13 @@ class Builder {
             case Kind::empty:
                 return true;
             case Kind::graph:
-                return may_be_empty(grammar_.graphs()[static_cast<size_t>(e.value)]);
+                return may_be_empty(grammar_.graphs()[e.value]);
             case Kind::nothing:
             case Kind::byte:
             case Kind::token:
                 return false;
             case Kind::call:
-                return rule_may_be_empty_[static_cast<size_t>(e.value)];
+                return rule_may_be_empty_[e.value];
             case Kind::sequence:
                 return std::ranges::all_of(e.parts, is_empty);
             case Kind::choice:

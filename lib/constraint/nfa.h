@@ -34,7 +34,7 @@ struct Nfa {
     std::vector<int32_t>
         rule_begins;  // by rule: the first of its states, which accepts; no other rule's lie between
 
-    static constexpr size_t k_most_states = 1'000'000;
+    static constexpr size_t k_max_states = 1'000'000;
 };
 
 // Throws unsupported, naming the rule, if the automaton would be too large.

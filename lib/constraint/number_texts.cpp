@@ -33,13 +33,13 @@ TextAutomaton texts_of_value(const Decimal& value) {
 // behind the point, read as a whole number, are a multiple of the divisor's digits; and all later digits are 0. The
 // states are the remainders before the point, and the remainders after each number of digits behind it.
 std::optional<TextAutomaton> multiples_of(const Decimal& divisor) {
-    constexpr size_t k_most_states = 20'000;
+    constexpr size_t k_max_states = 20'000;
     const size_t k = divisor.fraction.size();
     std::string all = divisor.whole + divisor.fraction;
     all.erase(0, std::min(all.find_first_not_of('0'), all.size()));
     if (all.size() > 5) return std::nullopt;
     const auto modulus = static_cast<size_t>(std::stoul(all));
-    if (modulus * (k + 2) > k_most_states) return std::nullopt;
+    if (modulus * (k + 2) > k_max_states) return std::nullopt;
     TextAutomaton automaton;
     for (char digit = '0'; digit <= '9'; ++digit)
         automaton.classes.push_back(CodePoints().add(static_cast<uint8_t>(digit)));

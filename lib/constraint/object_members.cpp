@@ -16,8 +16,8 @@ namespace {
 
 using json::Value;
 
-constexpr size_t k_most_patterns = 4;
-constexpr int64_t k_most_places = 100'000;  // of members and counts
+constexpr size_t k_max_patterns = 4;
+constexpr int64_t k_max_places = 100'000;  // of members and counts
 
 bool is_false(const Value& schema) {
     return schema.is_boolean() && !schema.boolean;
@@ -109,9 +109,9 @@ class MemberList {
         const bool has_too_few = least > std::ssize(named_) && n_patterns == 0;
         const bool is_open =
             additional != nullptr ? !is_false(*additional) : (names_none && n_patterns == 0) || has_too_few;
-        if (n_patterns > k_most_patterns)
+        if (n_patterns > k_max_patterns)
             fail(Status::unsupported, "{}: more than {} 'patternProperties' cannot be enforced", where_,
-                 k_most_patterns);
+                 k_max_patterns);
         if (is_open && n_patterns == 0) {
             const Value any = boolean_schema(true);
             add_further(nullptr, additional != nullptr ? *additional : any, "/additionalProperties");
@@ -164,7 +164,7 @@ class MemberList {
         if (least <= n_required) least = 0;
         if (most >= n_named && further_.empty()) most = -1;
         const int64_t n_counts = most >= 0 ? most : std::max<int64_t>(least, 1);
-        if ((n_named + 1) * (n_counts + 1) > k_most_places)
+        if ((n_named + 1) * (n_counts + 1) > k_max_places)
             fail(Status::unsupported,
                  "{}: counts up to {} of members beside {} named ones cannot be enforced", where_, n_counts,
                  n_named);
@@ -172,7 +172,7 @@ class MemberList {
             return static_cast<int32_t>(place * (n_counts + 1) + count);
         };
         Grammar::Graph graph;
-        graph.accepts.assign(static_cast<size_t>((n_named + 1) * (n_counts + 1)), 0);
+        graph.accepts.assign((n_named + 1) * (n_counts + 1), 0);
         std::vector<Part> members;
         for (const Named& each : named_) members.push_back(writing_.named(each.name, each.schema));
         for (int64_t count = 0; count <= n_counts; ++count) {
@@ -190,7 +190,7 @@ class MemberList {
             }
             if (has_room)
                 for (const Part& each : further_) add(n_named, n_named, each);
-            if (count >= least) graph.accepts[static_cast<size_t>(state(n_named, count))] = 1;
+            if (count >= least) graph.accepts[state(n_named, count)] = 1;
         }
         return grammar_.graph(std::move(graph));
     }

@@ -9,16 +9,16 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_stored = size_t{1} << 23;  // places: 96 MiB
+constexpr size_t k_max_stored = size_t{1} << 23;  // places: 96 MiB
 // Whether a frame is within another one is only looked for so far: an unknown answer is no.
-constexpr int k_most_depth = 64;
-constexpr size_t k_most_pairs = 4096;  // of places of two frames
-constexpr size_t k_most_compared = 4;  // frames with which one is compared
+constexpr int k_max_depth = 64;
+constexpr size_t k_max_pairs = 4096;  // of places of two frames
+constexpr size_t k_max_compared = 4;  // frames with which one is compared
 
 }  // namespace
 
 int32_t Positions::start_of(int32_t rule) {
-    return alone_in(automaton_->rule_starts[static_cast<size_t>(rule)]);
+    return alone_in(automaton_->rule_starts[rule]);
 }
 
 int32_t Positions::alone_in(int32_t state, int32_t count) {
@@ -48,7 +48,7 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
     found_.clear();
     found_end_ = false;
     returned_.clear();
-    for (const Place& place : entries_[static_cast<size_t>(position)].readers) {
+    for (const Place& place : entries_[position].readers) {
         const int32_t state = automaton_->step(place.state, symbol);
         if (state == Automaton::k_none) continue;
         const int32_t count = automaton_->count_in(state, place.count);
@@ -57,7 +57,7 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
         if (automaton_->accepts_at(state, count)) return_to(place.frame);
     }
     const int32_t next = position_of_found();
-    next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)] = next;
+    next_[int64_t{position} * n_symbols_ + symbol] = next;
     return next;
 }
 
@@ -65,7 +65,7 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
 void Positions::return_to(int32_t frame) {
     if (std::ranges::find(returned_, frame) != returned_.end()) return;
     returned_.push_back(frame);
-    const Frame& from = frames_[static_cast<size_t>(frame)];
+    const Frame& from = frames_[frame];
     found_.insert(found_.end(), from.reached.begin(), from.reached.end());
     found_end_ |= from.may_end;
 }
@@ -108,14 +108,14 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
         for (const Automaton::Call& call : automaton_->calls_of(place.state)) {
             const int32_t count = automaton_->count_in(call.next, place.count);
             if (count == Automaton::k_none) continue;
-            Called& entry = called[automaton_->call_order[static_cast<size_t>(call.rule)]];
+            Called& entry = called[automaton_->call_order[call.rule]];
             entry.rule = call.rule;
             if (!automaton_->is_last(call.next, count)) {
                 entry.returns.push_back({call.next, count, place.frame});
                 continue;
             }
             // A call at the very end of a rule returns to where that rule returns.
-            const PlaceList& returns = frames_[static_cast<size_t>(place.frame)].returns;
+            const PlaceList& returns = frames_[place.frame].returns;
             entry.returns.insert(entry.returns.end(), returns.begin(), returns.end());
         }
     };
@@ -123,8 +123,7 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
     while (!called.empty()) {
         const Called entry = std::move(called.begin()->second);
         called.erase(called.begin());
-        const Place start = {automaton_->rule_starts[static_cast<size_t>(entry.rule)], 0,
-                             frame_of(entry.returns)};
+        const Place start = {automaton_->rule_starts[entry.rule], 0, frame_of(entry.returns)};
         readers.push_back(start);
         add_calls(start);
     }
@@ -144,7 +143,7 @@ int32_t Positions::frame_of(PlaceList returns) {
         }
         frame.reached.push_back(place);
         if (!automaton_->accepts_at(place.state, place.count)) continue;
-        const Frame& below = frames_[static_cast<size_t>(place.frame)];
+        const Frame& below = frames_[place.frame];
         frame.reached.insert(frame.reached.end(), below.reached.begin(), below.reached.end());
         frame.may_end |= below.may_end;
     }
@@ -172,10 +171,10 @@ void Positions::reduce(PlaceList& places) {
     PlaceList kept;  // backwards
     for (size_t i = places.size(); i-- > 0;) {
         bool is_kept = true;
-        for (size_t n = 0; n < std::min(kept.size(), k_most_compared) && is_kept; ++n) {
+        for (size_t n = 0; n < std::min(kept.size(), k_max_compared) && is_kept; ++n) {
             const Place& other = kept[kept.size() - 1 - n];
             if (!are_alike(other, places[i])) break;
-            is_kept = !is_within(places[i].frame, other.frame, k_most_depth);
+            is_kept = !is_within(places[i].frame, other.frame, k_max_depth);
         }
         if (is_kept) kept.push_back(places[i]);
     }
@@ -189,9 +188,9 @@ bool Positions::is_within(int32_t frame, int32_t other, int depth) {
     if (depth == 0) return false;
     const uint64_t key = uint64_t{static_cast<uint32_t>(frame)} << 32 | static_cast<uint32_t>(other);
     if (const auto known = is_within_.find(key); known != is_within_.end()) return known->second;
-    const PlaceList& returns = frames_[static_cast<size_t>(frame)].returns;
-    const Frame& into = frames_[static_cast<size_t>(other)];
-    bool is_inside = returns.size() * into.reached.size() <= k_most_pairs;
+    const PlaceList& returns = frames_[frame].returns;
+    const Frame& into = frames_[other];
+    bool is_inside = returns.size() * into.reached.size() <= k_max_pairs;
     for (size_t i = 0; i < returns.size() && is_inside; ++i) {
         const Place& place = returns[i];
         if (place.state == k_end_of_text) {
@@ -210,18 +209,18 @@ bool Positions::is_within(int32_t frame, int32_t other, int depth) {
 
 void Positions::count_stored(size_t n_places) {
     n_stored_ += n_places;
-    if (n_stored_ > k_most_stored) {
+    if (n_stored_ > k_max_stored) {
         fail(Status::unsupported,
-             "the constraint is too ambiguous: following a text takes more than {} places", k_most_stored);
+             "the constraint is too ambiguous: following a text takes more than {} places", k_max_stored);
     }
 }
 
 int32_t Positions::keep_only(int32_t position) {
-    const Entry& entry = entries_[static_cast<size_t>(position)];
+    const Entry& entry = entries_[position];
     std::vector<uint8_t> is_needed(frames_.size(), 0);
     const auto mark = [&](const PlaceList& places) {
         for (const Place& place : places)
-            if (place.state != k_end_of_text) is_needed[static_cast<size_t>(place.frame)] = 1;
+            if (place.state != k_end_of_text) is_needed[place.frame] = 1;
     };
     mark(entry.places);
     for (size_t frame = frames_.size(); frame-- > 0;)
@@ -231,7 +230,7 @@ int32_t Positions::keep_only(int32_t position) {
     std::vector<int32_t> new_numbers(frames_.size(), 0);
     const auto renumbered = [&](PlaceList places) {
         for (Place& place : places)
-            if (place.state != k_end_of_text) place.frame = new_numbers[static_cast<size_t>(place.frame)];
+            if (place.state != k_end_of_text) place.frame = new_numbers[place.frame];
         return places;
     };
     for (size_t frame = 0; frame < frames_.size(); ++frame)

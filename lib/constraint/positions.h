@@ -25,7 +25,7 @@ class Positions {
 
     // The automaton must outlive it.
     explicit Positions(const Automaton& automaton)
-        : automaton_(&automaton), n_symbols_(static_cast<size_t>(automaton.n_symbols)) {}
+        : automaton_(&automaton), n_symbols_(automaton.n_symbols) {}
 
     const Automaton& automaton() const noexcept { return *automaton_; }
 
@@ -35,7 +35,7 @@ class Positions {
     int32_t alone_in(int32_t state, int32_t count = 0);
 
     int32_t step(int32_t position, int32_t symbol) {
-        const int32_t known = next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)];
+        const int32_t known = next_[int64_t{position} * n_symbols_ + symbol];
         return known != k_unknown ? known : work_out(position, symbol);
     }
 
@@ -43,11 +43,9 @@ class Positions {
     int32_t read(int32_t position, std::string_view bytes);
 
     // Returns whether the text may end here.
-    bool may_end(int32_t position) const noexcept { return may_end_[static_cast<size_t>(position)] != 0; }
+    bool may_end(int32_t position) const noexcept { return may_end_[position] != 0; }
     // Returns whether nothing can follow.
-    bool must_end(int32_t position) const noexcept {
-        return entries_[static_cast<size_t>(position)].places.empty();
-    }
+    bool must_end(int32_t position) const noexcept { return entries_[position].places.empty(); }
 
     // A state of a rule, with its count if the rule counts, and the frame that tells where the text continues when the rule ends.
     struct Place {
@@ -59,9 +57,7 @@ class Positions {
         auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
     };
     // Returns the places after the last byte, without the rules that they call next.
-    std::span<const Place> places(int32_t position) const noexcept {
-        return entries_[static_cast<size_t>(position)].places;
-    }
+    std::span<const Place> places(int32_t position) const noexcept { return entries_[position].places; }
     // Returns the position after the end of a rule whose places these are: all have one state and count.
     int32_t after(std::span<const Place> places);
 

@@ -10,7 +10,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_states = 1'000'000;
+constexpr size_t k_max_states = 1'000'000;
 
 // Converts the tree to states, from the end (Thompson's construction).
 class Builder {
@@ -33,9 +33,9 @@ class Builder {
 
   private:
     int32_t add(const RegexState& state) {
-        if (nfa_.states.size() >= k_most_states)
+        if (nfa_.states.size() >= k_max_states)
             fail(Status::unsupported, "{}: a regular expression needs an automaton of more than {} states",
-                 where_, k_most_states);
+                 where_, k_max_states);
         nfa_.states.push_back(state);
         return static_cast<int32_t>(nfa_.states.size() - 1);
     }
@@ -55,7 +55,7 @@ class Builder {
     int32_t any_text(int32_t next) {
         const int32_t start = add({.kind = RegexState::Kind::split, .out = next});
         const int32_t any = add({.kind = RegexState::Kind::characters, .value = any_next_, .out = start});
-        nfa_.states[static_cast<size_t>(start)].other = any;
+        nfa_.states[start].other = any;
         return start;
     }
 
@@ -69,8 +69,8 @@ class Builder {
             case RegexNode::Kind::choice: {
                 int32_t start = -1;
                 for (size_t i = node.nodes.size(); i-- > 0;) {
-                    const int32_t way = build(node.nodes[i], next);
-                    start = add({.kind = RegexState::Kind::split, .out = way, .other = start});
+                    const int32_t transition = build(node.nodes[i], next);
+                    start = add({.kind = RegexState::Kind::split, .out = transition, .other = start});
                 }
                 return start >= 0 ? start : add({.kind = RegexState::Kind::split});
             }
@@ -96,7 +96,7 @@ class Builder {
         if (node.most < 0) {
             start = add({.kind = RegexState::Kind::split, .other = next});
             const int32_t body = build(node.nodes[0], start);
-            nfa_.states[static_cast<size_t>(start)].out = body;
+            nfa_.states[start].out = body;
         } else {
             for (int64_t i = node.least; i < node.most; ++i) {
                 const int32_t body = build(node.nodes[0], start);

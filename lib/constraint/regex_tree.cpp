@@ -16,7 +16,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr int k_most_open = 100;
+constexpr int k_max_open = 100;
 
 class Parser {
   public:
@@ -78,8 +78,8 @@ class Parser {
             if (take(',')) most = number().value_or(-1);
             if (take('}')) {
                 if (most >= 0 && most < least) fail_at(Status::invalid, "a count that goes down");
-                if (std::max(least, most) > k_most_repeats)
-                    fail_at(Status::unsupported, "a count above {}", k_most_repeats);
+                if (std::max(least, most) > k_max_repeats)
+                    fail_at(Status::unsupported, "a count above {}", k_max_repeats);
                 return true;
             }
         }
@@ -90,7 +90,7 @@ class Parser {
     std::optional<int64_t> number() {
         std::optional<int64_t> value;
         while (at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9') {
-            value = std::min<int64_t>(value.value_or(0) * 10 + (pattern_[at_] - '0'), 10 * k_most_repeats);
+            value = std::min<int64_t>(value.value_or(0) * 10 + (pattern_[at_] - '0'), 10 * k_max_repeats);
             ++at_;
         }
         return value;
@@ -163,8 +163,8 @@ class Parser {
 
     RegexNode group() {
         ++at_;
-        if (++n_open_ > k_most_open)
-            fail_at(Status::unsupported, "more than {} groups in each other", k_most_open);
+        if (++n_open_ > k_max_open)
+            fail_at(Status::unsupported, "more than {} groups in each other", k_max_open);
         RegexNode node;
         if (!take('?') || take(':')) {
             node = choice();

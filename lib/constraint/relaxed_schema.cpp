@@ -16,7 +16,7 @@ namespace {
 
 using json::Value;
 
-constexpr size_t k_most_failures = 64;  // failed attempts; after these, keywords are dropped in groups
+constexpr size_t k_max_failures = 64;  // failed attempts; after these, keywords are dropped in groups
 
 // Keywords that may be left out, with all that is in them. The schema without them allows more.
 constexpr auto k_droppable = std::to_array<std::string_view>({"$ref",
@@ -171,7 +171,7 @@ class Relaxer {
         const std::optional<std::string> why = failure(kept());
         if (!why) return;
         mark(false);
-        if (last - first > 1 && n_failures_++ < k_most_failures) {
+        if (last - first > 1 && n_failures_++ < k_max_failures) {
             const size_t middle = first + (last - first) / 2;
             keep(first, middle);
             keep(middle, last);

@@ -20,7 +20,7 @@ namespace {
 
 using json::Value;
 
-constexpr int k_most_nested = 200;
+constexpr int k_max_nested = 200;
 
 // Returns the unescaped token of a JSON pointer, or of a URI fragment with a JSON pointer.
 std::string unescaped(std::string_view token) {
@@ -62,7 +62,7 @@ int64_t length_of(std::string_view text) {
 Decimal decimal_of(const Value& number, const std::string& where) {
     auto decimal = parse_decimal(number.text);
     if (!decimal)
-        fail(Status::unsupported, "{}: {} has more than {} digits", where, number.text, k_most_digits);
+        fail(Status::unsupported, "{}: {} has more than {} digits", where, number.text, k_max_digits);
     return *decimal;
 }
 
@@ -136,7 +136,7 @@ bool SchemaCheck::fits(const Value& value, const Value& schema, const std::strin
     if (schema.is_boolean()) return schema.boolean;
     if (!schema.is_object())
         fail(Status::invalid, "{}: a schema is an object or a boolean, not {}", where, json::to_text(schema));
-    if (depth > k_most_nested) fail(Status::invalid, "{}: the schema refers to itself without end", where);
+    if (depth > k_max_nested) fail(Status::invalid, "{}: the schema refers to itself without end", where);
     work_.count_checked(1 + schema.keys.size(), where);
     for (size_t i = 0; i < schema.keys.size(); ++i) {
         if (schema.items[i].is_null() && schema.keys[i] != "const") continue;

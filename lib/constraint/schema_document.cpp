@@ -15,12 +15,12 @@ namespace {
 
 using json::Value;
 
-constexpr int k_most_nested = 100;
-constexpr size_t k_most_alternatives = 1000;
-constexpr size_t k_most_apart = 48;  // alternatives that one member of a oneOf becomes
-constexpr size_t k_most_exclusive =
+constexpr int k_max_nested = 100;
+constexpr size_t k_max_alternatives = 1000;
+constexpr size_t k_max_apart = 48;  // alternatives that one member of a oneOf becomes
+constexpr size_t k_max_exclusive =
     8;  // members of a oneOf that exclude each other by more than their types and constants
-constexpr size_t k_most_together = 4;  // members of one anyOf that are put together in every combination
+constexpr size_t k_max_together = 4;  // members of one anyOf that are put together in every combination
 
 bool holds_unevaluated(const Value& value) {
     for (size_t i = 0; i < value.keys.size(); ++i)
@@ -72,13 +72,13 @@ std::vector<Value> SchemaDocument::alternatives(const Value& schema, const std::
 }
 
 void SchemaDocument::require_depth(int depth, const std::string& where) const {
-    if (depth > k_most_nested) fail(Status::invalid, "{}: the schema refers to itself without end", where);
+    if (depth > k_max_nested) fail(Status::invalid, "{}: the schema refers to itself without end", where);
 }
 
 SchemaDocument::Alternatives SchemaDocument::merge_each(const Alternatives& some, const Alternatives& others,
                                                         const std::string& where) {
-    if (!others.empty() && some.size() > k_most_alternatives / others.size())
-        fail(Status::unsupported, "{}: more than {} alternatives", where, k_most_alternatives);
+    if (!others.empty() && some.size() > k_max_alternatives / others.size())
+        fail(Status::unsupported, "{}: more than {} alternatives", where, k_max_alternatives);
     Alternatives both;
     for (const Value& a : some) {
         for (const Value& b : others) {
@@ -144,12 +144,12 @@ SchemaDocument::Alternatives SchemaDocument::expand_all(const std::vector<Value>
 SchemaDocument::Alternatives SchemaDocument::any_of(const Value& members, const std::string& where,
                                                     int depth) {
     const size_t n = members.items.size();
-    if (!tracks_seen_ || n > k_most_together) {
+    if (!tracks_seen_ || n > k_max_together) {
         Alternatives all;
         for (const Value& each : members.items) {
-            Alternatives expanded = expand(each, where, depth + 1);
-            all.insert(all.end(), std::make_move_iterator(expanded.begin()),
-                       std::make_move_iterator(expanded.end()));
+            Alternatives unpacked = expand(each, where, depth + 1);
+            all.insert(all.end(), std::make_move_iterator(unpacked.begin()),
+                       std::make_move_iterator(unpacked.end()));
         }
         return all;
     }
@@ -158,9 +158,9 @@ SchemaDocument::Alternatives SchemaDocument::any_of(const Value& members, const 
         std::vector<Value> together;
         for (size_t i = 0; i < n; ++i)
             if ((chosen >> i & 1) != 0) together.push_back(members.items[i]);
-        Alternatives expanded = expand_all(together, where, depth);
-        all.insert(all.end(), std::make_move_iterator(expanded.begin()),
-                   std::make_move_iterator(expanded.end()));
+        Alternatives unpacked = expand_all(together, where, depth);
+        all.insert(all.end(), std::make_move_iterator(unpacked.begin()),
+                   std::make_move_iterator(unpacked.end()));
     }
     return all;
 }
@@ -169,12 +169,12 @@ SchemaDocument::Alternatives SchemaDocument::any_of(const Value& members, const 
 SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const std::string& where,
                                                     int depth) {
     const size_t n = members.items.size();
-    std::vector<Alternatives> expanded;
-    for (const Value& each : members.items) expanded.push_back(expand(each, where, depth + 1));
+    std::vector<Alternatives> unpacked;
+    for (const Value& each : members.items) unpacked.push_back(expand(each, where, depth + 1));
     Alternatives all;
     for (size_t i = 0; i < n; ++i) {
         // alternatives() checks listed values against the whole schema.
-        Alternatives only = expanded[i];
+        Alternatives only = unpacked[i];
         const auto unlisted_begin = std::partition(
             only.begin(), only.end(), [](const Value& flat) { return json::find(&flat, "enum") != nullptr; });
         all.insert(all.end(), only.begin(), unlisted_begin);
@@ -182,13 +182,13 @@ SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const 
         const Alternatives unlisted = only;
         for (size_t j = 0; j < n && !only.empty(); ++j) {
             const bool is_apart = std::ranges::all_of(unlisted, [&](const Value& a) {
-                return std::ranges::all_of(expanded[j],
+                return std::ranges::all_of(unpacked[j],
                                            [&](const Value& b) { return are_disjoint(a, b, where, depth); });
             });
-            if (i == j || is_apart || n > k_most_exclusive) continue;
+            if (i == j || is_apart || n > k_max_exclusive) continue;
             try {
                 const Alternatives others = negated(members.items[j], where, depth + 1);
-                if (only.size() * others.size() <= k_most_apart) only = merge_each(only, others, where);
+                if (only.size() * others.size() <= k_max_apart) only = merge_each(only, others, where);
             } catch (const Error& error) {
                 if (error.status() != Status::unsupported) throw;
                 // The overlap with this member is then allowed, as in anyOf.

@@ -50,7 +50,7 @@ Value number_value(int64_t number) {
 void set(Value& object, std::string_view key, Value value) {
     const auto place = std::ranges::find(object.keys, key);
     if (place != object.keys.end()) {
-        object.items[static_cast<size_t>(place - object.keys.begin())] = std::move(value);
+        object.items[place - object.keys.begin()] = std::move(value);
         return;
     }
     object.keys.emplace_back(key);
@@ -115,8 +115,8 @@ std::optional<int64_t> count_of(const Value& value) {
     if (!is_whole(value)) return std::nullopt;
     const Decimal decimal = parse_decimal(value.text).value();
     if (decimal.is_negative && !decimal.is_zero()) return std::nullopt;
-    constexpr size_t k_most_digits_of_count = 18;
-    if (decimal.whole.size() > k_most_digits_of_count) return std::numeric_limits<int64_t>::max();
+    constexpr size_t k_max_digits_of_count = 18;
+    if (decimal.whole.size() > k_max_digits_of_count) return std::numeric_limits<int64_t>::max();
     return decimal.is_zero() ? 0 : std::stoll(decimal.whole);
 }
 

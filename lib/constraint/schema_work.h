@@ -15,27 +15,27 @@ struct SchemaWork {
     size_t n_states = 0;   // of automata of texts
 
     // A chain of parts that each refer twice to the next one has exponentially many members.
-    static constexpr size_t k_most_members = 500'000;
-    static constexpr size_t k_most_checked = 5'000'000;
-    static constexpr size_t k_most_states = 2'000'000;
+    static constexpr size_t k_max_members = 500'000;
+    static constexpr size_t k_max_checked = 5'000'000;
+    static constexpr size_t k_max_states = 2'000'000;
 
     void count_members(size_t n, std::string_view where) {
         n_members += n;
-        if (n_members > k_most_members)
+        if (n_members > k_max_members)
             fail(Status::unsupported, "{}: more than {} members of schemas to put together", where,
-                 k_most_members);
+                 k_max_members);
     }
     void count_checked(size_t n, std::string_view where) {
         n_checked += n;
-        if (n_checked > k_most_checked)
+        if (n_checked > k_max_checked)
             fail(Status::unsupported, "{}: the values of 'enum' and 'const' take more than {} steps to try",
-                 where, k_most_checked);
+                 where, k_max_checked);
     }
     void count_states(size_t n, std::string_view where) {
         n_states += n;
-        if (n_states > k_most_states)
+        if (n_states > k_max_states)
             fail(Status::unsupported, "{}: the expressions of the schema need more than {} states", where,
-                 k_most_states);
+                 k_max_states);
     }
 };
 

@@ -8,20 +8,20 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_references = 4;
+constexpr size_t k_max_references = 4;
 constexpr int32_t k_untried = -2;   // of a transition
 constexpr int32_t k_not_seen = -2;  // of a place
 constexpr int32_t k_mixed = -3;     // of a place at which the state has several positions
 // At most one of 16 tokens or nodes is tried individually. If there are more, it is better to try all tokens, because
 // other states can use the results.
-constexpr size_t k_least_share = 16;
+constexpr size_t k_min_share = 16;
 
 void set_bit(std::vector<uint64_t>& bits, int32_t id) noexcept {
-    bits[static_cast<size_t>(id) / 64] |= uint64_t{1} << (static_cast<size_t>(id) % 64);
+    bits[int64_t{id} / 64] |= uint64_t{1} << (id % 64);
 }
 
 void flip_bit(std::vector<uint64_t>& bits, int32_t id) noexcept {
-    bits[static_cast<size_t>(id) / 64] ^= uint64_t{1} << (static_cast<size_t>(id) % 64);
+    bits[int64_t{id} / 64] ^= uint64_t{1} << (id % 64);
 }
 
 }  // namespace
@@ -58,12 +58,12 @@ StateTokens StateTokensFinder::try_all() {
     add_place(found, start_);
     // One entry more than needed: each node is written as an entry, which the next node overwrites unless the node is a
     // token's.
-    allowed_.resize(static_cast<size_t>(trie_->n_vocab()) + 1);
+    allowed_.resize(trie_->n_vocab() + 1);
     size_t n_allowed = 0;
     const auto step = [&](int32_t i, int32_t from) {
-        const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
+        const TokenTrie::Node& node = nodes[i];
         const int32_t symbol = symbol_of_byte[node.byte];
-        int32_t to = next_[static_cast<size_t>(from) * n_symbols + static_cast<size_t>(symbol)];
+        int32_t to = next_[int64_t{from} * n_symbols + symbol];
         if (to == k_untried) to = follow(found, from, symbol);
         if (to == k_dead) {
             found.refused.push_back({i, from});
@@ -71,7 +71,7 @@ StateTokens StateTokensFinder::try_all() {
         }
         allowed_[n_allowed] = {node.token, to};
         n_allowed += node.token >= 0 ? 1 : 0;
-        if (found.may_end[static_cast<size_t>(to)] != 0 && node.end > i + 1) found.exits.push_back({i, to});
+        if (found.may_end[to] != 0 && node.end > i + 1) found.exits.push_back({i, to});
         return to;
     };
     walk_down(*trie_, 0, static_cast<int32_t>(nodes.size()), 0, path_, step);
@@ -88,29 +88,28 @@ StateTokens StateTokensFinder::try_all() {
 
     const size_t n_places = found.may_end.size();
     found.hides_exits.resize(n_places, 0);
-    for (const Way& way : found.ways) {
-        const auto place = static_cast<size_t>(way.from);
+    for (const Transition& transition : found.transitions) {
+        const auto place = static_cast<size_t>(transition.from);
         if (found.may_end[place] == 0) found.hides_exits[place] = 1;
     }
     found.begins.resize(n_places + 1, 0);
-    for (const auto& [token, place] : allowed) ++found.begins[static_cast<size_t>(place) + 1];
+    for (const auto& [token, place] : allowed) ++found.begins[int64_t{place} + 1];
     std::partial_sum(found.begins.begin(), found.begins.end(), found.begins.begin());
     found.tokens.resize(n_allowed);
     std::vector<uint32_t> ends(found.begins.begin(), found.begins.end() - 1);
-    for (const auto& [token, place] : allowed) found.tokens[ends[static_cast<size_t>(place)]++] = token;
+    for (const auto& [token, place] : allowed) found.tokens[ends[place]++] = token;
     found.bits = tokens.bits;
-    if (references_.size() == k_most_references) references_.erase(references_.begin());
+    if (references_.size() == k_max_references) references_.erase(references_.begin());
     references_.push_back(std::move(found));
     return tokens;
 }
 
 // Computes the place that a symbol leads to from another.
 int32_t StateTokensFinder::follow(Reference& found, int32_t from, int32_t symbol) {
-    const int32_t position = positions_.step(positions_of_[static_cast<size_t>(from)], symbol);
+    const int32_t position = positions_.step(positions_of_[from], symbol);
     const int32_t to = position == k_dead ? k_dead : add_place(found, position);
-    next_[static_cast<size_t>(from) * static_cast<size_t>(automaton_->n_symbols) +
-          static_cast<size_t>(symbol)] = to;
-    found.ways.push_back({from, symbol, to});
+    next_[int64_t{from} * automaton_->n_symbols + symbol] = to;
+    found.transitions.push_back({from, symbol, to});
     return to;
 }
 
@@ -183,12 +182,12 @@ bool StateTokensFinder::find_places(const Reference& reference) {
     bool has_changed = true;
     while (has_changed) {
         has_changed = false;
-        for (const Way& way : reference.ways) {
-            if (way.to == k_dead) continue;
-            const auto place = static_cast<size_t>(way.to);
+        for (const Transition& transition : reference.transitions) {
+            if (transition.to == k_dead) continue;
+            const auto place = static_cast<size_t>(transition.to);
             if (positions_of_[place] == k_mixed) continue;
-            const int32_t from = positions_of_[static_cast<size_t>(way.from)];
-            const int32_t to = from < 0 ? from : positions_.step(from, way.symbol);
+            const int32_t from = positions_of_[transition.from];
+            const int32_t to = from < 0 ? from : positions_.step(from, transition.symbol);
             if (positions_of_[place] == to) continue;
             const bool is_first = positions_of_[place] == k_not_seen;
             positions_of_[place] = is_first ? to : k_mixed;
@@ -196,7 +195,7 @@ bool StateTokensFinder::find_places(const Reference& reference) {
             // Later places may have been computed from only one of the two positions.
             has_changed = true;
             n_mixed += reference.begins[place + 1] - reference.begins[place];
-            if (reference.hides_exits[place] != 0 || n_mixed > reference.tokens.size() / k_least_share)
+            if (reference.hides_exits[place] != 0 || n_mixed > reference.tokens.size() / k_min_share)
                 return false;
         }
     }
@@ -209,7 +208,7 @@ bool StateTokensFinder::find_places(const Reference& reference) {
 
 // Returns the state's position after a node's text, which led the reference to the place.
 int32_t StateTokensFinder::position_at(int32_t place, int32_t node) {
-    const int32_t position = positions_of_[static_cast<size_t>(place)];
+    const int32_t position = positions_of_[place];
     return position != k_mixed ? position : positions_.read(start_, text_of(node));
 }
 
@@ -227,8 +226,8 @@ bool StateTokensFinder::add_refused(const Reference& reference, StateTokens& fou
     const auto nodes = trie_->nodes();
     size_t n_tried = 0;
     for (const NodeAt& refused : reference.refused) {
-        const TokenTrie::Node& node = nodes[static_cast<size_t>(refused.node)];
-        const int32_t from = positions_of_[static_cast<size_t>(refused.place)];
+        const TokenTrie::Node& node = nodes[refused.node];
+        const int32_t from = positions_of_[refused.place];
         int32_t to = k_dead;
         if (from >= 0) to = positions_.step(from, automaton_->symbol_of_byte[node.byte]);
         if (from == k_mixed) {
@@ -236,10 +235,10 @@ bool StateTokensFinder::add_refused(const Reference& reference, StateTokens& fou
             ++n_tried;
         }
         if (to != k_dead) n_tried += static_cast<size_t>(node.end - refused.node);
-        if (n_tried > nodes.size() / k_least_share) return false;
+        if (n_tried > nodes.size() / k_min_share) return false;
         if (to == k_dead) continue;
         const auto reached = [&](int32_t i, int32_t position) {
-            const TokenTrie::Node& at = nodes[static_cast<size_t>(i)];
+            const TokenTrie::Node& at = nodes[i];
             if (at.token >= 0) found.few.push_back(at.token);
             if (positions_.may_end(position) && at.end > i + 1) found.exits.push_back(i);
         };

@@ -46,7 +46,7 @@ class StateTokensFinder {
     static constexpr int32_t k_dead = Positions::k_dead;
 
     // A transition of tokens, between places numbered in the order in which they were reached.
-    struct Way {
+    struct Transition {
         int32_t from;
         int32_t symbol;
         int32_t to;  // or k_dead
@@ -57,8 +57,8 @@ class StateTokensFinder {
     };
     // The stored data of a reference state, which allows many tokens.
     struct Reference {
-        std::vector<Way> ways;         // the first transition to a place comes before those from it
-        std::vector<uint8_t> may_end;  // by place
+        std::vector<Transition> transitions;  // the first transition to a place comes before those from it
+        std::vector<uint8_t> may_end;         // by place
         std::vector<uint8_t>
             hides_exits;  // by place; 1: the reference may not end here, so exits are unknown for a state that may
         std::vector<uint32_t> begins;  // [n_places + 1], into `tokens`
@@ -102,11 +102,11 @@ void walk_down(const TokenTrie& trie, int32_t first, int32_t last, int32_t place
                Step step) {
     if (first == last) return;
     const auto nodes = trie.nodes();
-    const size_t depth_above = nodes[static_cast<size_t>(first)].depth - size_t{1};
+    const size_t depth_above = nodes[first].depth - size_t{1};
     path.resize(trie.longest_token() + 1);  // places by depth
     path[0] = place;
     for (int32_t i = first; i < last;) {
-        const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
+        const TokenTrie::Node& node = nodes[i];
         const size_t depth = node.depth - depth_above;
         const int32_t next = step(i, path[depth - 1]);
         path[depth] = next;
@@ -122,7 +122,7 @@ void try_tokens(const TokenTrie& trie, Positions& positions, int32_t first, int3
     const auto nodes = trie.nodes();
     const auto& symbol_of_byte = positions.automaton().symbol_of_byte;
     walk_down(trie, first, last, position, path, [&](int32_t i, int32_t from) {
-        const int32_t to = positions.step(from, symbol_of_byte[nodes[static_cast<size_t>(i)].byte]);
+        const int32_t to = positions.step(from, symbol_of_byte[nodes[i].byte]);
         if (to != Positions::k_dead) reached(i, to);
         return to;
     });

@@ -16,9 +16,9 @@ namespace minim::constraint {
 namespace {
 
 void require_room(const TextAutomaton& automaton, std::string_view where) {
-    if (automaton.n_states() < k_most_text_states) return;
+    if (automaton.n_states() < k_max_text_states) return;
     fail(Status::unsupported, "{}: the keywords of this text need an automaton of more than {} states", where,
-         k_most_text_states);
+         k_max_text_states);
 }
 
 // Returns the automaton with a class for every character, and with a state for the texts that had no state.
@@ -58,9 +58,9 @@ bool TextAutomaton::has(std::string_view utf8) const {
         utf8.remove_prefix(character.length);
         const auto of = std::ranges::find_if(
             classes, [&](const CodePoints& set) { return set.contains(character.code_point); });
-        state = of == classes.end() ? k_none : step(state, static_cast<size_t>(of - classes.begin()));
+        state = of == classes.end() ? k_none : step(state, of - classes.begin());
     }
-    return state != k_none && accepts[static_cast<size_t>(state)] != 0;
+    return state != k_none && accepts[state] != 0;
 }
 
 bool TextAutomaton::is_empty() const {
@@ -91,8 +91,7 @@ TextAutomaton both(const TextAutomaton& a, const TextAutomaton& b, std::string_v
         const auto [place, is_new] = numbers.try_emplace(key, static_cast<int32_t>(pairs.size()));
         if (is_new) {
             require_room(product, where);
-            product.add_state(a.accepts[static_cast<size_t>(state_a)] != 0 &&
-                              b.accepts[static_cast<size_t>(state_b)] != 0);
+            product.add_state(a.accepts[state_a] != 0 && b.accepts[state_b] != 0);
             pairs.emplace_back(state_a, state_b);
         }
         return place->second;
@@ -180,7 +179,7 @@ TextAutomaton listed_texts(const std::vector<std::string>& texts) {
             }
             state = to;
         }
-        automaton.accepts[static_cast<size_t>(state)] = 1;
+        automaton.accepts[state] = 1;
     }
     return automaton;
 }
@@ -192,8 +191,7 @@ void drop_dead_states(TextAutomaton& automaton) {
     for (size_t state = 0; state < n_states; ++state) {
         for (size_t c = 0; c < n_classes; ++c) {
             const int32_t to = automaton.step(static_cast<int32_t>(state), c);
-            if (to != TextAutomaton::k_none)
-                before[static_cast<size_t>(to)].push_back(static_cast<int32_t>(state));
+            if (to != TextAutomaton::k_none) before[to].push_back(static_cast<int32_t>(state));
         }
     }
     std::vector<uint8_t> can_end = automaton.accepts;
@@ -204,9 +202,9 @@ void drop_dead_states(TextAutomaton& automaton) {
         const size_t state = pending.back();
         pending.pop_back();
         for (const int32_t from : before[state]) {
-            if (can_end[static_cast<size_t>(from)] != 0) continue;
-            can_end[static_cast<size_t>(from)] = 1;
-            pending.push_back(static_cast<size_t>(from));
+            if (can_end[from] != 0) continue;
+            can_end[from] = 1;
+            pending.push_back(from);
         }
     }
     TextAutomaton kept;
@@ -219,8 +217,8 @@ void drop_dead_states(TextAutomaton& automaton) {
         if (new_number[state] == TextAutomaton::k_none) continue;
         for (size_t c = 0; c < n_classes; ++c) {
             const int32_t to = automaton.step(static_cast<int32_t>(state), c);
-            if (to == TextAutomaton::k_none || can_end[static_cast<size_t>(to)] == 0) continue;
-            kept.connect(new_number[state], c, new_number[static_cast<size_t>(to)]);
+            if (to == TextAutomaton::k_none || can_end[to] == 0) continue;
+            kept.connect(new_number[state], c, new_number[to]);
         }
     }
     automaton = std::move(kept);
@@ -228,22 +226,23 @@ void drop_dead_states(TextAutomaton& automaton) {
 
 // Partition refinement: states are alike until a character leads them to states that are not.
 void merge_alike_states(TextAutomaton& automaton) {
-    constexpr size_t k_most_states_to_merge = 10'000;  // the time grows with the square of long chains
+    constexpr size_t k_max_states_to_merge = 10'000;  // the time grows with the square of long chains
     const size_t n_states = automaton.n_states();
     const size_t n_classes = automaton.classes.size();
-    if (n_states > k_most_states_to_merge) return;
+    if (n_states > k_max_states_to_merge) return;
     std::vector<int32_t> group(automaton.accepts.begin(), automaton.accepts.end());
     for (size_t n_groups = 0;;) {
         std::unordered_map<std::vector<int32_t>, int32_t, VectorHash<int32_t>> groups;
         std::vector<int32_t> refined(n_states);
-        std::vector<int32_t> ways(n_classes + 1);
+        std::vector<int32_t> transitions(n_classes + 1);
         for (size_t state = 0; state < n_states; ++state) {
-            ways[n_classes] = group[state];
+            transitions[n_classes] = group[state];
             for (size_t c = 0; c < n_classes; ++c) {
                 const int32_t to = automaton.step(static_cast<int32_t>(state), c);
-                ways[c] = to == TextAutomaton::k_none ? to : group[static_cast<size_t>(to)];
+                transitions[c] = to == TextAutomaton::k_none ? to : group[to];
             }
-            refined[state] = groups.try_emplace(ways, static_cast<int32_t>(groups.size())).first->second;
+            refined[state] =
+                groups.try_emplace(transitions, static_cast<int32_t>(groups.size())).first->second;
         }
         group = std::move(refined);
         if (groups.size() == n_groups) break;
@@ -259,7 +258,7 @@ void merge_alike_states(TextAutomaton& automaton) {
     for (size_t state = 0; state < n_states; ++state) {
         for (size_t c = 0; c < n_classes; ++c) {
             const int32_t to = automaton.next[state * n_classes + c];
-            if (to != TextAutomaton::k_none) merged.connect(group[state], c, group[static_cast<size_t>(to)]);
+            if (to != TextAutomaton::k_none) merged.connect(group[state], c, group[to]);
         }
     }
     automaton = std::move(merged);
@@ -295,11 +294,11 @@ std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets) {
 // A set with several ranges beyond ASCII becomes a rule of its own, so that the automaton of the text has one state a
 // character.
 Spelling utf8_spelling(Grammar& grammar) {
-    constexpr size_t k_most_ranges = 2;  // everything beyond ASCII has two, as surrogates are left out
+    constexpr size_t k_max_ranges = 2;  // everything beyond ASCII has two, as surrogates are left out
     auto rules = std::make_shared<std::map<std::vector<char32_t>, RuleId>>();
     return [&grammar, rules](const CodePoints& set) {
         const CodePoints beyond = set.both(CodePoints().add(0x80, 0x10FFFF));
-        if (beyond.ranges().size() < k_most_ranges) return utf8(grammar, set);
+        if (beyond.ranges().size() < k_max_ranges) return utf8(grammar, set);
         std::vector<char32_t> key;
         for (const CodePoints::Range& range : beyond.ranges()) {
             key.push_back(range.first);
@@ -327,7 +326,7 @@ Grammar::Graph graph_of(const TextAutomaton& automaton, const Spelling& spelling
             auto known = spelled.find(classes);
             if (known == spelled.end()) {
                 CodePoints set;
-                for (const int32_t c : classes) set.add(automaton.classes[static_cast<size_t>(c)]);
+                for (const int32_t c : classes) set.add(automaton.classes[c]);
                 known = spelled.emplace(classes, spelling(set)).first;
             }
             graph.edges.push_back({static_cast<int32_t>(state), to, known->second});

@@ -24,20 +24,20 @@ struct TextAutomaton {
 
     size_t n_states() const noexcept { return accepts.size(); }
     int32_t step(int32_t state, size_t of_class) const noexcept {
-        return next[static_cast<size_t>(state) * classes.size() + of_class];
+        return next[int64_t{state} * classes.size() + of_class];
     }
     int32_t add_state(bool may_end);
     void connect(int32_t from, size_t of_class, int32_t to) noexcept {
-        next[static_cast<size_t>(from) * classes.size() + of_class] = to;
+        next[int64_t{from} * classes.size() + of_class] = to;
     }
 
     bool has(std::string_view utf8) const;
     bool is_empty() const;  // true if it has no text
 };
 
-constexpr size_t k_most_text_states = 250'000;
+constexpr size_t k_max_text_states = 250'000;
 
-// Returns the texts of both. Throws unsupported, beginning with `where`, if it takes more than k_most_text_states.
+// Returns the texts of both. Throws unsupported, beginning with `where`, if it takes more than k_max_text_states.
 TextAutomaton both(const TextAutomaton& a, const TextAutomaton& b, std::string_view where);
 // Returns all other texts.
 TextAutomaton other_texts(const TextAutomaton& texts);

@@ -35,7 +35,7 @@ TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer) : n_vocab_(tokenizer
     std::vector<int32_t> open;  // nodes whose end is not known yet, by depth
     const auto close_from = [&](size_t depth) {
         for (; open.size() > depth; open.pop_back()) {
-            nodes_[static_cast<size_t>(open.back())].end = static_cast<int32_t>(nodes_.size());
+            nodes_[open.back()].end = static_cast<int32_t>(nodes_.size());
         }
     };
     std::string_view before;

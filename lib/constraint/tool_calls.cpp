@@ -67,16 +67,14 @@ class Writer {
   private:
     // The limits of a tool's work are its own, as long as the tools do not need very much together.
     void begin_tool() {
-        constexpr size_t k_most_tools = 8;  // tools that may all reach the limits
+        constexpr size_t k_max_tools = 8;  // tools that may all reach the limits
         n_members_ += work_.n_members;
         n_checked_ += work_.n_checked;
         n_states_ += work_.n_states;
         work_ = {};
-        if (n_members_ > k_most_tools * SchemaWork::k_most_members)
-            work_.n_members = SchemaWork::k_most_members;
-        if (n_checked_ > k_most_tools * SchemaWork::k_most_checked)
-            work_.n_checked = SchemaWork::k_most_checked;
-        if (n_states_ > k_most_tools * SchemaWork::k_most_states) work_.n_states = SchemaWork::k_most_states;
+        if (n_members_ > k_max_tools * SchemaWork::k_max_members) work_.n_members = SchemaWork::k_max_members;
+        if (n_checked_ > k_max_tools * SchemaWork::k_max_checked) work_.n_checked = SchemaWork::k_max_checked;
+        if (n_states_ > k_max_tools * SchemaWork::k_max_states) work_.n_states = SchemaWork::k_max_states;
     }
 
     Part parameter_list(JsonSchema& json, const Value& flat, const std::string& where) {

@@ -54,7 +54,7 @@ void store(const KernelTable& kernels, Format format, const float* values, int64
 // Normalises and rotates q and k of row i, and puts k and v into the row's page.
 void prepare_row(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args, int64_t i,
                  int32_t thread) {
-    const KvRow& row = args.rows[static_cast<size_t>(i)];
+    const KvRow& row = args.rows[i];
     const KvLayout& layout = *row.sequence->layout;
     assert(row.position < scratch.limits.n_context);
     float* q = args.q + i * args.n_head * args.head_dim;
@@ -85,7 +85,7 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
         }
     }
 
-    std::byte* page = row.sequence->pages[static_cast<size_t>(row.position / k_kv_page_tokens)];
+    std::byte* page = row.sequence->pages[row.position / k_kv_page_tokens];
     const int64_t slot = row.position % k_kv_page_tokens;
     for (int64_t head = 0; head < args.n_head_kv; ++head) {
         std::byte* k_slot = page + layout.k_offset(args.layer, head) + slot * layout.k_token_bytes();
@@ -113,9 +113,7 @@ struct QueryBlock {
     const KvLayout& layout() const { return *sequence.layout; }
     int64_t n_queries() const { return n_rows * n_heads; }
     // Returns the number of positions that row r attends to: 0 .. n_positions(r) - 1.
-    int64_t n_positions(int64_t r) const {
-        return args.rows[static_cast<size_t>(first_row + r)].position + 1;
-    }
+    int64_t n_positions(int64_t r) const { return args.rows[first_row + r].position + 1; }
     int64_t n_spans() const { return (n_positions(n_rows - 1) + k_span - 1) / k_span; }
     // Returns how many of the `count` positions from `first` on row r attends to.
     int64_t n_seen(int64_t r, int64_t first, int64_t count) const {
@@ -131,9 +129,7 @@ struct QueryBlock {
     const std::byte* values(int64_t position) const {
         return page(position) + layout().v_offset(args.layer, head_kv);
     }
-    const std::byte* page(int64_t position) const {
-        return sequence.pages[static_cast<size_t>(position / k_kv_page_tokens)];
-    }
+    const std::byte* page(int64_t position) const { return sequence.pages[position / k_kv_page_tokens]; }
 };
 
 // Work space of a thread, for the queries of a block and for a tile of keys.
@@ -302,10 +298,10 @@ void attend_long_row(const Machine& machine, const CpuScratch& scratch, const At
 int64_t find_runs(const AttendArgs& args, int64_t longest, int32_t* first_row) {
     int64_t n_runs = 0;
     for (int64_t i = 0; i < args.n; ++i) {
-        const KvRow& row = args.rows[static_cast<size_t>(i)];
+        const KvRow& row = args.rows[i];
         const bool goes_on = n_runs > 0 && i - first_row[n_runs - 1] < longest &&
-                             row.sequence == args.rows[static_cast<size_t>(i - 1)].sequence &&
-                             row.position == args.rows[static_cast<size_t>(i - 1)].position + 1;
+                             row.sequence == args.rows[i - 1].sequence &&
+                             row.position == args.rows[i - 1].position + 1;
         if (!goes_on) first_row[n_runs++] = static_cast<int32_t>(i);
     }
     first_row[n_runs] = static_cast<int32_t>(args.n);
@@ -324,7 +320,7 @@ void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args)
     const int64_t n_runs = find_runs(args, scratch.n_block_queries / n_heads, scratch.first_row_of_run);
     const auto block_of = [&](int64_t run, int64_t head_kv) {
         const int32_t* first_row = scratch.first_row_of_run + run;
-        return QueryBlock{args,         *args.rows[static_cast<size_t>(*first_row)].sequence,
+        return QueryBlock{args,         *args.rows[*first_row].sequence,
                           first_row[0], first_row[1] - first_row[0],
                           head_kv,      n_heads};
     };

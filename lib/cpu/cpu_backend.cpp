@@ -20,7 +20,7 @@ void embed(const Machine& machine, const backend::Matrix& table, std::span<const
     const FormatTraits& format = traits(table.format);
     machine.pool.run(static_cast<int64_t>(ids.size()), [&](int64_t i, int32_t) {
         float* row = x + i * table.cols;
-        format.decode_row(table.data + ids[static_cast<size_t>(i)] * table.row_bytes, table.cols, row);
+        format.decode_row(table.data + ids[i] * table.row_bytes, table.cols, row);
         if (table.scale == 1.0F) return;
         for (int64_t c = 0; c < table.cols; ++c) row[c] *= table.scale;
     });
@@ -87,7 +87,7 @@ class CpuBackend : public backend::HostDevice {
                               shape.cols, to + i * panel_bytes);
         }
         const int64_t rest = (shape.rows - n_panels * panel::k_panel_rows) * shape.row_bytes;
-        std::memcpy(to + n_panels * panel_bytes, rows + n_panels * panel_bytes, static_cast<size_t>(rest));
+        std::memcpy(to + n_panels * panel_bytes, rows + n_panels * panel_bytes, rest);
     }
 
     int32_t n_threads() const noexcept override { return machine_.pool.n_threads(); }

@@ -8,23 +8,23 @@
 namespace minim::cpu {
 
 namespace scalar {
-extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
 namespace avx2 {  // x86-64 only
-extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
 namespace avx2_vnni {  // x86-64 only
-extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
 namespace avx512 {  // x86-64 only
-extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
 namespace avx512_vbmi {  // x86-64 only; the other formats are those of avx512
-extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_value_tables;
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_value_tables;
 }
 
 }  // namespace minim::cpu

@@ -36,11 +36,9 @@ class RowTiles {
     }
 
   private:
-    int64_t first_of(int32_t part) const {
-        return split_ == nullptr ? 0 : split_->first_row[static_cast<size_t>(part)];
-    }
+    int64_t first_of(int32_t part) const { return split_ == nullptr ? 0 : split_->first_row[part]; }
     int64_t end_of(int32_t part) const {
-        return split_ == nullptr ? n_rows_ : split_->first_row[static_cast<size_t>(part) + 1];
+        return split_ == nullptr ? n_rows_ : split_->first_row[int64_t{part} + 1];
     }
 
     int64_t n_rows_;
@@ -50,21 +48,21 @@ class RowTiles {
 
 // Numbers the tasks of a job part after part.
 struct TaskParts {
-    std::array<int64_t, k_most_nodes + 1> first = {};
+    std::array<int64_t, k_max_nodes + 1> first = {};
     int32_t n_parts = 0;
 
     void add(int64_t n_tasks) {
-        first[static_cast<size_t>(n_parts) + 1] = first[static_cast<size_t>(n_parts)] + n_tasks;
+        first[int64_t{n_parts} + 1] = first[n_parts] + n_tasks;
         ++n_parts;
     }
     std::span<const int64_t> bounds() const { return {first.data(), static_cast<size_t>(n_parts) + 1}; }
     int32_t part_of(int64_t task) const {
         int32_t part = 0;
-        while (first[static_cast<size_t>(part) + 1] <= task) ++part;
+        while (first[int64_t{part} + 1] <= task) ++part;
         return part;
     }
-    int64_t begin(int32_t part) const { return first[static_cast<size_t>(part)]; }
-    int64_t end(int32_t part) const { return first[static_cast<size_t>(part) + 1]; }
+    int64_t begin(int32_t part) const { return first[part]; }
+    int64_t end(int32_t part) const { return first[int64_t{part} + 1]; }
 };
 
 }  // namespace minim::cpu

@@ -110,7 +110,7 @@ void carve(Carver& carver, CpuScratch& scratch) {
 CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads)
     : limits(step_limits),
       max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
-      threads(static_cast<size_t>(n_threads)),
+      threads(n_threads),
       n_block_queries(block_queries(limits)) {
     int64_t n_slots = 0;
     if (!checked_mul(limits.n_rows, limits.n_expert_used, n_slots) || n_slots > INT32_MAX) {

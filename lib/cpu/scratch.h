@@ -82,7 +82,7 @@ class CpuScratch : public backend::Scratch {
     std::byte* activated;  // [slots][ff], sorted order: input of `down`, as floats or quantised (fewer bytes)
     float* expert_output;  // [slots][hidden]
 
-    const ThreadScratch& of(int32_t thread) const noexcept { return threads[static_cast<size_t>(thread)]; }
+    const ThreadScratch& of(int32_t thread) const noexcept { return threads[thread]; }
 
   private:
     CpuScratch(const backend::StepLimits& limits, int32_t n_threads);  // measures, without allocating

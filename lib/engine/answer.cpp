@@ -70,12 +70,12 @@ std::optional<int32_t> Answer::choose(std::span<const float> logits) {
     return choose({std::nullopt, [logits] { return logits; }});
 }
 
-ShortlistQuery Answer::query(std::span<const int32_t> guess) const {
+TopKQuery Answer::query(std::span<const int32_t> draft) const {
     if (!reasoning_.due().empty() && !(matcher_ && matcher_->has_started())) return {};
-    const bool is_masked = matcher_ && (matcher_->has_started() || !guess.empty());
+    const bool is_masked = matcher_ && (matcher_->has_started() || !draft.empty());
     std::vector<int32_t> ids = banned();
-    if (matcher_ && !guess.empty()) ids.insert(ids.end(), end_tokens_.begin(), end_tokens_.end());
-    return sampler_.query(ids, guess, is_masked);
+    if (matcher_ && !draft.empty()) ids.insert(ids.end(), end_tokens_.begin(), end_tokens_.end());
+    return sampler_.query(ids, draft, is_masked);
 }
 
 sampling::Choice Answer::forced_choice(int32_t token, const LogitsRow& row) const {
@@ -84,7 +84,7 @@ sampling::Choice Answer::forced_choice(int32_t token, const LogitsRow& row) cons
     if (!sampler_.params().logprobs) return choice;
     const std::span<const float> logits = row.whole();
     const sampling::LogNormaliser normaliser = sampling::log_normaliser(logits);
-    choice.logprob = normaliser.logprob(logits[static_cast<size_t>(token)]);
+    choice.logprob = normaliser.logprob(logits[token]);
     choice.top = sampling::top_logprobs(logits, normaliser, sampler_.params().n_top_logprobs);
     return choice;
 }
@@ -138,7 +138,7 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
     const bool is_text = tokenizer.token_type(token) != tokenizer::TokenType::control;
     const std::string piece = is_text ? decoder_.push(tokenizer.token_bytes(token)) : std::string();
     decoded_bytes_ += piece.size();
-    waiting_.push_back({std::move(choice), decoded_bytes_, decoder_.held_bytes() > 0});
+    waiting_.push_back({std::move(choice), decoded_bytes_, decoder_.pending_bytes() > 0});
     settled_text_ += stops_.push(piece);
     if (stops_.stopped()) {
         finish(Finish::stop_text);
@@ -200,7 +200,7 @@ void Answer::release_settled() {
 // Gives the first waiting token its text, as far as there is any, and makes it ready.
 void Answer::release_front() {
     const uint64_t wanted = waiting_.front().text_end - given_bytes_;
-    const auto size = static_cast<size_t>(std::min<uint64_t>(wanted, settled_text_.size()));
+    const int64_t size = std::min<uint64_t>(wanted, settled_text_.size());
     ready_.push_back({std::move(waiting_.front().choice), settled_text_.substr(0, size)});
     waiting_.pop_front();
     settled_text_.erase(0, size);

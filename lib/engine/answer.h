@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "constraint/constraint.h"
 #include "constraint/matcher.h"
 #include "engine/lookup_draft.h"
@@ -83,7 +83,7 @@ struct TokenEvent {
 
 // A row of logits: its top-k, if it was requested, and a function that returns the whole row.
 struct LogitsRow {
-    std::optional<Shortlist> top;
+    std::optional<TopK> top;
     std::function<std::span<const float>()> whole;
 };
 
@@ -107,7 +107,7 @@ class Answer {
 
     // Returns the top-k query that most likely suffices for choose(); without candidates if the whole row is needed.
     // `guess`: draft tokens that may have been chosen by then.
-    ShortlistQuery query(std::span<const int32_t> guess = {}) const;
+    TopKQuery query(std::span<const int32_t> draft = {}) const;
 
     // Ends the text. Text that was held back is reported, unless a stop text ended it.
     void finish(Finish why);

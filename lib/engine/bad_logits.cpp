@@ -24,7 +24,7 @@ using weights::WeightSpec;
 
 // The text is evaluated in pieces, each as if it were the beginning, until one shows the fault or time is up.
 constexpr int64_t k_piece_tokens = 128;
-constexpr std::chrono::seconds k_most_time{20};
+constexpr std::chrono::seconds k_max_time{20};
 
 // The first layer whose output is not finite, and the experts that it chose for these rows; -1: none is.
 struct Culprit {
@@ -39,9 +39,8 @@ Culprit first_bad_layer(const model::Model& model, std::span<const int32_t> toke
     cache.hold(0, n);
     runtime::StepSpace space(model.stages(), model::step_shape(model.config()), n, n);
     std::vector<runtime::StepRow> rows;
-    for (int64_t i = 0; i < n; ++i)
-        rows.push_back({tokens[static_cast<size_t>(i)], {&cache.view(), i}, i + 1 == n});
-    std::vector<float> logits(static_cast<size_t>(model.config().n_vocab));
+    for (int64_t i = 0; i < n; ++i) rows.push_back({tokens[i], {&cache.view(), i}, i + 1 == n});
+    std::vector<float> logits(model.config().n_vocab);
     Culprit culprit;
     const auto look = [&](int64_t layer, int64_t n_rows, const float* x, const int32_t* ids, const float*) {
         if (culprit.layer >= 0) return;
@@ -84,12 +83,12 @@ bool has_bad_logits(std::span<const float> logits) noexcept {
 }
 
 void fail_bad_logits(const model::Model& model, std::span<const int32_t> tokens) {
-    const auto end = std::chrono::steady_clock::now() + k_most_time;
+    const auto end = std::chrono::steady_clock::now() + k_max_time;
     std::string why;
     try {
         for (int64_t at = 0; at < std::ssize(tokens) && why.empty(); at += k_piece_tokens) {
             const auto n = std::min(k_piece_tokens, std::ssize(tokens) - at);
-            why = bad_weight_for(model, tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)));
+            why = bad_weight_for(model, tokens.subspan(at, n));
             if (std::chrono::steady_clock::now() > end) break;
         }
     } catch (const Error& error) {

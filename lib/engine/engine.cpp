@@ -52,12 +52,12 @@ placement::EngineSizes sizes_of(const model::Model& model, const EngineParams& p
 }
 
 EngineParams checked(EngineParams params, const model::Model& model) {
-    constexpr int64_t k_most = runtime::k_most_step_rows;
-    if (params.n_requests < 1 || params.n_requests > k_most)
-        fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
-    if (params.n_batch != 0 && (params.n_batch < params.n_requests || params.n_batch > k_most)) {
+    constexpr int64_t k_max = runtime::k_max_step_rows;
+    if (params.n_requests < 1 || params.n_requests > k_max)
+        fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_max);
+    if (params.n_batch != 0 && (params.n_batch < params.n_requests || params.n_batch > k_max)) {
         fail(Status::invalid, "n_batch is {}; {} (n_requests) to {} are possible", params.n_batch,
-             params.n_requests, k_most);
+             params.n_requests, k_max);
     }
     const int64_t most_rows =
         params.n_batch != 0 ? params.n_batch : std::max(model.prompt_rows(), params.n_requests);
@@ -182,7 +182,7 @@ void Engine::warm_up() {
     if (n_rows < 1) return;
     const Uncounted uncounted(model_->expert_pools());
     Sequence sequence;
-    sequence.tokens.assign(static_cast<size_t>(n_rows) + 1, 0);
+    sequence.tokens.assign(n_rows + 1, 0);
     sequence.kv.emplace(kv::Sequence::unreserved(pool_, n_rows + 1));
     if (!sequence.kv->try_hold(0, n_rows + 1)) return;
     for (const int64_t n : {n_rows, int64_t{1}}) {
@@ -304,7 +304,7 @@ void Engine::publish_state() {
     counts_.n_waiting = n_left(waiting_) + static_cast<int64_t>(submitted_.size());
     counts_.n_running = n_left(running_);
     counts_.n_pages = pool.n_pages;
-    counts_.n_pages_held = pool.n_held;
+    counts_.n_pages_held = pool.n_in_use;
     counts_.n_pages_cached = prefixes_.n_pages();
     state_ = counts_;
 }
@@ -377,7 +377,7 @@ void Engine::run_step() {
         is_in_step_ = false;
         remove_ended();
         // Shorter steps let a long prompt make progress beside any number of urgent requests.
-        if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_least_prompt_rows);
+        if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_min_prompt_rows);
         throw;
     }
     is_in_step_ = false;
@@ -423,8 +423,7 @@ void Engine::follow_step_time(int64_t n_prompt_rows) {
     const double ratio = std::chrono::duration<double>(k_longest_wait) / longest_wait_;
     const auto n_fitting = static_cast<int64_t>(static_cast<double>(n_prompt_rows) * std::min(ratio, 2.0));
     if (ratio < 1.0 || n_fitting > n_prompt_rows_)
-        n_prompt_rows_ =
-            std::clamp(n_fitting, std::min(k_least_prompt_rows, params_.n_batch), params_.n_batch);
+        n_prompt_rows_ = std::clamp(n_fitting, std::min(k_min_prompt_rows, params_.n_batch), params_.n_batch);
 }
 
 bool Engine::has_run_out(const Work& work) const {

@@ -55,7 +55,7 @@ struct EngineState {
     int64_t n_pages_cached = 0;  // owned by the prefix cache, alone or with requests
 };
 
-constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
+constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 // Any thread.
 class Engine {

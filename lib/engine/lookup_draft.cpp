@@ -29,7 +29,7 @@ std::span<const int32_t> LookupDraft::draft(std::span<const int32_t> text, int64
     const auto found = next_of_.find(key_of(text.last(k_context)));
     if (found == next_of_.end()) return {};
     const auto seen = text.subspan(found->second);
-    return seen.first(std::min<size_t>(seen.size(), static_cast<size_t>(most)));
+    return seen.first(std::min<size_t>(seen.size(), most));
 }
 
 DraftLength::DraftLength(int64_t most) : trial_interval_(k_first_interval) {
@@ -83,7 +83,7 @@ std::span<const int32_t> Drafter::draft(std::span<const int32_t> text, int64_t r
     if (!length_.is_on()) return {};
     const auto tokens = lookup_.draft(text, room);
     if (tokens.empty()) return {};  // there is no draft whose length could be chosen
-    return tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(length_.next())));
+    return tokens.first(std::min<size_t>(tokens.size(), length_.next()));
 }
 
 }  // namespace minim::engine

@@ -10,7 +10,7 @@ namespace minim::engine {
 class LoopDetector {
   public:
     // A loop is `n_tokens` tokens that repeat one block at least four times in a row; 0: disabled.
-    explicit LoopDetector(int64_t n_tokens) : n_tokens_(n_tokens), runs_(static_cast<size_t>(n_tokens / 4)) {}
+    explicit LoopDetector(int64_t n_tokens) : n_tokens_(n_tokens), runs_(n_tokens / 4) {}
 
     // Adds the next token and returns whether the text ends in a loop.
     bool add(int32_t token) {

@@ -134,7 +134,7 @@ void Engine::plan_prompts(int64_t n_rows) {
             if (waits_for_prefix(*prompts[i], planned)) continue;
         }
         const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);
-        const int64_t n = std::min({std::max(share, k_least_prompt_rows), n_rows, sequence.n_due()});
+        const int64_t n = std::min({std::max(share, k_min_prompt_rows), n_rows, sequence.n_due()});
         if (!kv.try_hold(sequence.n_evaluated, sequence.n_evaluated + n))
             fail_internal("reserved pages are missing");
         scheduler_.add_chunk(sequence, n, sequence.n_tokens() - 1);
@@ -155,7 +155,7 @@ void Engine::share_running(Work& work) {
     for (const auto& other : running_) {
         const Sequence& theirs = other->sequence;
         if (other.get() == &work || !theirs.kv || std::min(theirs.n_evaluated, n_wanted) <= n_known) continue;
-        const auto next = static_cast<size_t>(n_known);
+        const int64_t next = n_known;
         if (theirs.tokens[next] != own.tokens[next]) continue;  // nearly always
         const int64_t n_common = kv::common_length(own.tokens, theirs.tokens);
         const int64_t n = std::min({n_common, theirs.n_evaluated, n_wanted});
@@ -188,8 +188,7 @@ bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) 
 
 void Engine::keep_prefix(const Work& work, int64_t n_positions) {
     if (!params_.keep_prefixes || !work.sequence.kv || n_positions == 0) return;
-    prefixes_.keep(std::span(work.sequence.tokens).first(static_cast<size_t>(n_positions)),
-                   *work.sequence.kv);
+    prefixes_.keep(std::span(work.sequence.tokens).first(n_positions), *work.sequence.kv);
 }
 
 }  // namespace minim::engine

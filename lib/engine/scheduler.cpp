@@ -19,14 +19,14 @@ Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, 
       n_context_(n_context),
       space_(model_->stages(), model::step_shape(model_->config()), n_rows, n_context) {
     reserve_logits(n_logits_rows);
-    rows_.reserve(static_cast<size_t>(n_rows));
+    rows_.reserve(n_rows);
 }
 
 void Scheduler::reserve_logits(int64_t n) {
     if (n <= std::ssize(places_)) return;
     Buffer logits(static_cast<uint64_t>(n * model_->config().n_vocab) * sizeof(float), "logits");
     std::copy_n(logits_.data(), logits_.size(), logits.data());
-    places_.resize(static_cast<size_t>(n));
+    places_.resize(n);
     logits_ = std::move(logits);
 }
 
@@ -67,7 +67,7 @@ void Scheduler::add(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
         if (is_wanted) ++n_logits_planned_;
     };
     const int64_t end = sequence.n_evaluated + n_rows;
-    for (int64_t i = sequence.n_evaluated; i < end; ++i) add_row(sequence.tokens[static_cast<size_t>(i)], i);
+    for (int64_t i = sequence.n_evaluated; i < end; ++i) add_row(sequence.tokens[i], i);
     for (size_t i = 0; i < sequence.draft.size(); ++i)
         add_row(sequence.draft[i], end + static_cast<int64_t>(i));
 }
@@ -81,7 +81,7 @@ void Scheduler::ask_for_tops() {
         if (sequence->answer == nullptr) return;
         queries_.insert(queries_.end(), sequence->draft.size() + 1, sequence->answer->query(sequence->draft));
     }
-    const auto is_row = [](const ShortlistQuery& query) { return query.n_candidates == 0; };
+    const auto is_row = [](const TopKQuery& query) { return query.n_candidates == 0; };
     if (std::ranges::all_of(queries_, is_row)) queries_.clear();
 }
 
@@ -120,7 +120,7 @@ void Scheduler::choose(Sequence& sequence) {
         ++*sequence.logits_row;
     }
     // The top-k suits only this answer: another answer would need another top-k of the row.
-    Place& place = places_[static_cast<size_t>(*sequence.logits_row)];
+    Place& place = places_[*sequence.logits_row];
     if (place == Place::with_top) place = Place::device;
     // The cost of the tokens: the share of the step that the answer's rows take.
     const double seconds = seconds_a_row_ * static_cast<double>(draft.size() + 1);
@@ -133,7 +133,7 @@ std::span<float> Scheduler::host_row(int64_t row) const {
 }
 
 std::span<const float> Scheduler::logits(int64_t row) {
-    Place& place = places_[static_cast<size_t>(row)];
+    Place& place = places_[row];
     if (place != Place::host) model_->forward().fetch_logits(space_, row, host_row(row).data());
     place = Place::host;
     check_row(host_row(row), row);
@@ -150,18 +150,18 @@ void Scheduler::check_row(std::span<const float> logits, int64_t row) const {
 }
 
 std::span<float> Scheduler::put_logits(int64_t row) {
-    places_[static_cast<size_t>(row)] = Place::host;
+    places_[row] = Place::host;
     return host_row(row);
 }
 
 LogitsRow Scheduler::logits_of(int64_t row, const Answer& answer) {
     LogitsRow logits_row;
     logits_row.whole = [this, row] { return logits(row); };
-    const Place place = places_[static_cast<size_t>(row)];
-    if (place == Place::with_top) logits_row.top = space_.shortlist(row);
+    const Place place = places_[row];
+    if (place == Place::with_top) logits_row.top = space_.top_k(row);
     if (place == Place::device) {
-        const ShortlistQuery query = answer.query();
-        if (query.n_candidates > 0) logits_row.top = model_->forward().shortlist(space_, row, query);
+        const TopKQuery query = answer.query();
+        if (query.n_candidates > 0) logits_row.top = model_->forward().top_k(space_, row, query);
     }
     const auto& top = logits_row.top;
     if (top && (top->n_nan > 0 || (!top->candidates.empty() && std::isinf(top->candidates[0].logit))))

@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/cancel.h"
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "engine/answer.h"
 #include "kv/sequence.h"
 #include "model/model.h"
@@ -93,7 +93,7 @@ class Scheduler {
     std::vector<Place> places_;  // of rows of logits
     std::vector<runtime::StepRow> rows_;
     std::vector<Sequence*> planned_;
-    std::vector<ShortlistQuery> queries_;  // one per row of logits; empty: all go to the host
+    std::vector<TopKQuery> queries_;  // one per row of logits; empty: all go to the host
     int64_t n_logits_planned_ = 0;
     double seconds_a_row_ = 0.0;  // of the last step
 };

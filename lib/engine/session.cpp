@@ -54,7 +54,7 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
 int64_t step_rows(const model::Model& model, int64_t n_ubatch, int64_t n_context) {
     if (n_ubatch < 0) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
     const int64_t n_rows = n_ubatch == 0 ? model.prompt_rows() : n_ubatch;
-    return std::min({n_rows, n_context, runtime::k_most_step_rows});
+    return std::min({n_rows, n_context, runtime::k_max_step_rows});
 }
 
 int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
@@ -106,7 +106,7 @@ Session::Session(const std::shared_ptr<const model::Model>& model, int64_t n_con
     : model_(model),
       n_context_(n_context),
       scheduler_(model, step_rows(*model, n_ubatch, n_context), n_context, 1) {
-    sequence_.tokens.reserve(static_cast<size_t>(n_context));
+    sequence_.tokens.reserve(n_context);
 }
 
 void Session::set_state(std::span<const int32_t> tokens, int64_t n_evaluated, std::span<const float> logits) {
@@ -129,7 +129,7 @@ kv::State Session::state_of(int64_t n_saved) {
     kv::State state;
     state.model = model_->fingerprint();
     state.n_context = n_context_;
-    state.tokens = tokens().first(static_cast<size_t>(n_saved));
+    state.tokens = tokens().first(n_saved);
     state.n_evaluated = n_evaluated_of(n_saved);
     if (n_saved == n_tokens()) state.logits = known_logits();
     return state;
@@ -159,15 +159,15 @@ std::unique_ptr<Session> Session::restore(const std::shared_ptr<const model::Mod
 }
 
 void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
-    const int64_t n_held = n_tokens() - n_forgotten;
+    const int64_t n_in_use = n_tokens() - n_forgotten;
     const auto n_new = static_cast<int64_t>(ids.size());
-    if (n_held + n_new > n_context_) {
+    if (n_in_use + n_new > n_context_) {
         ErrorFacts facts;
         facts.requested = n_new;
-        facts.available = n_context_ - n_held;
+        facts.available = n_context_ - n_in_use;
         throw Error(Status::context_full, Reason::none,
                     format_text("{} tokens do not fit: the context of {} tokens holds {} already", n_new,
-                                n_context_, n_held),
+                                n_context_, n_in_use),
                     facts);
     }
     check_ids(ids, model_->config());  // the check above limits their number
@@ -196,7 +196,7 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
     try {
         eval_chunks(n_before, every_row, cancel);
     } catch (...) {
-        sequence_.tokens.resize(static_cast<size_t>(n_before));
+        sequence_.tokens.resize(n_before);
         sequence_.n_evaluated = n_evaluated;
         sequence_.logits_row = logits_row;
         throw;
@@ -271,7 +271,7 @@ void Session::truncate(int64_t count) {
     }
     if (count == n_tokens()) return;
     const int64_t n_evaluated = n_evaluated_of(count);
-    sequence_.tokens.resize(static_cast<size_t>(count));
+    sequence_.tokens.resize(count);
     sequence_.kv->truncate(count);
     sequence_.n_evaluated = n_evaluated;
 }

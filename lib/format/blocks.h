@@ -55,7 +55,7 @@ using AllBlocks = BlockList<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_0, 
                             IQ4_KS, IQ5_KS, IQ4_KSS, IQ2_KL, IQ1_KT, IQ2_KT, IQ3_KT, IQ4_KT, FP8_E4M3_B128,
                             MXFP8, INT4_S64, INT4_S128, INT4_Z32, INT4_Z64, INT4_Z128, INT4_ROW, INT4_W32,
                             INT8_S64, INT8_S128, INT8_Z32, INT8_Z64, INT8_Z128, INT8_ROW, INT8_W32>;
-using ExpandedBlocks = BlockList<X1_S, X1_M, X2_XXS, X2_XS, X2_S, X3_XXS, X3_S>;
+using UnpackedBlocks = BlockList<X1_S, X1_M, X2_XXS, X2_XS, X2_S, X3_XXS, X3_S>;
 
 // Calls visit(Block{}) for each block of the list.
 template <typename Visit, typename... Blocks>

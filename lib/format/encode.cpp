@@ -96,7 +96,7 @@ float quantise_iq4_nl(const float* x, int* codes) {
 }  // namespace
 
 void encode_row_f32(const float* x, int64_t count, std::byte* row) {
-    std::memcpy(row, x, static_cast<size_t>(count) * sizeof(float));
+    std::memcpy(row, x, count * sizeof(float));
 }
 
 void encode_row_f16(const float* x, int64_t count, std::byte* row) {

@@ -73,7 +73,7 @@ Eight signed_codes_of_indices(Eight indices, uint32_t signs) {
     return (8 * k_ones | indices) ^ 15 * bits_of(signs);
 }
 
-uint64_t two_points(uint32_t first, uint32_t second) {
+uint64_t two_entries(uint32_t first, uint32_t second) {
     return first | uint64_t{second} << 32;
 }
 
@@ -133,7 +133,7 @@ void expand(const uint8_t* block, IQ2_XS, X2_XS, uint8_t* out) {
     put_d(load_f16(block + IQ2_XS::d_at), out + X2_XS::d_at);
     std::memcpy(out + X2_XS::scales_at, block + IQ2_XS::scales_at, 8);
     const auto codes_of = [&](int k) {
-        const uint32_t point = load_u16(block + IQ2_XS::points_at + 2 * k);
+        const uint32_t point = load_u16(block + IQ2_XS::entries_at + 2 * k);
         return signed_codes(iq2xs_grid()[point & 511U], ksigns()[point >> 9]);
     };
     put_codes_of_3_bits(codes_of, out + X2_XS::codes_at);
@@ -143,7 +143,7 @@ void expand(const uint8_t* block, IQ2_S, X2_S, uint8_t* out) {
     put_d(load_f16(block + IQ2_S::d_at), out + X2_S::d_at);
     std::memcpy(out + X2_S::scales_at, block + IQ2_S::scales_at, 8);
     const auto codes_of = [&](int k) {
-        return signed_codes(iq2s_grid()[IQ2_S::point_index(block, k)], block[IQ2_S::signs_at + k]);
+        return signed_codes(iq2s_grid()[IQ2_S::entry_index(block, k)], block[IQ2_S::signs_at + k]);
     };
     put_codes_of_3_bits(codes_of, out + X2_S::codes_at);
 }
@@ -154,8 +154,8 @@ void expand(const uint8_t* block, IQ3_XXS, X3_XXS, uint8_t* out) {
     put_nibbles(
         8, [&](int j) { return bit_field(signs_and_scale(j), 28, 4); }, out + X3_XXS::scales_at);
     const auto codes_of = [&](int k) {
-        const uint8_t* points = block + IQ3_XXS::points_at + 2 * k;
-        const uint64_t magnitudes = two_points(iq3xxs_grid()[points[0]], iq3xxs_grid()[points[1]]);
+        const uint8_t* entries = block + IQ3_XXS::entries_at + 2 * k;
+        const uint64_t magnitudes = two_entries(iq3xxs_grid()[entries[0]], iq3xxs_grid()[entries[1]]);
         const Eight indices = (magnitudes >> 3) & (7 * k_ones);  // 4, 12, 20 ... 52, 62
         return signed_codes_of_indices(indices, ksigns()[bit_field(signs_and_scale(k / 4), 7 * (k % 4), 7)]);
     };
@@ -166,8 +166,8 @@ void expand(const uint8_t* block, IQ3_S, X3_S, uint8_t* out) {
     put_d(load_f16(block + IQ3_S::d_at), out + X3_S::d_at);
     std::memcpy(out + X3_S::scales_at, block + IQ3_S::scales_at, 4);
     const auto codes_of = [&](int k) {
-        const uint64_t magnitudes = two_points(iq3s_grid()[IQ3_S::point_index(block, 2 * k)],
-                                               iq3s_grid()[IQ3_S::point_index(block, 2 * k + 1)]);
+        const uint64_t magnitudes = two_entries(iq3s_grid()[IQ3_S::entry_index(block, 2 * k)],
+                                                iq3s_grid()[IQ3_S::entry_index(block, 2 * k + 1)]);
         const Eight indices = (magnitudes >> 1) & (7 * k_ones);  // 1, 3 ... 15
         return signed_codes_of_indices(indices, block[IQ3_S::signs_at + k]);
     };
@@ -191,7 +191,7 @@ void expand_all(const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_
 
 struct Expansion {
     Format file;
-    Format expanded;
+    Format unpacked;
     void (*expand_rows)(const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,
                         std::byte* out);
 };
@@ -209,16 +209,16 @@ constexpr Expansion k_expansions[] = {
 
 }  // namespace
 
-std::optional<Format> expanded_format(Format format) noexcept {
+std::optional<Format> unpacked_format(Format format) noexcept {
     for (const Expansion& entry : k_expansions) {
-        if (entry.file == format) return entry.expanded;
+        if (entry.file == format) return entry.unpacked;
     }
     return std::nullopt;
 }
 
 Format file_format(Format format) noexcept {
     for (const Expansion& entry : k_expansions) {
-        if (entry.expanded == format) return entry.file;
+        if (entry.unpacked == format) return entry.file;
     }
     return format;
 }

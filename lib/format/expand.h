@@ -13,7 +13,7 @@
 namespace minim {
 
 // Returns the unpacked format of IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S; nothing for others.
-std::optional<Format> expanded_format(Format format) noexcept;
+std::optional<Format> unpacked_format(Format format) noexcept;
 
 // Returns the file format that is unpacked to this one; `format` itself if there is none.
 Format file_format(Format format) noexcept;

@@ -16,61 +16,61 @@ namespace minim {
 namespace codebooks {
 
 // Replaces each index of a packed entry by its magnitude, a signed byte; Point has one byte for each position.
-template <typename Point, size_t n_points, size_t n_magnitudes>
-constexpr Table<Point, n_points> expand(const Table<uint16_t, n_points>& packed,
-                                        const Table<int8_t, n_magnitudes>& magnitudes) {
+template <typename Point, size_t n_entries, size_t n_magnitudes>
+constexpr Table<Point, n_entries> expand(const Table<uint16_t, n_entries>& packed,
+                                         const Table<int8_t, n_magnitudes>& magnitudes) {
     constexpr uint32_t index_bits = sizeof(Point) == 8 ? 2 : 3;
-    Table<Point, n_points> points{};
-    for (size_t i = 0; i < n_points; ++i) {
+    Table<Point, n_entries> entries{};
+    for (size_t i = 0; i < n_entries; ++i) {
         for (uint32_t position = 0; position < sizeof(Point); ++position) {
             const uint32_t index = (packed.data[i] >> (index_bits * position)) & ((1U << index_bits) - 1U);
             const Point byte = static_cast<uint8_t>(magnitudes.data[index]);
-            points.data[i] |= byte << (8U * position);
+            entries.data[i] |= byte << (8U * position);
         }
     }
-    return points;
+    return entries;
 }
 
-inline constexpr auto k_iq2xxs = expand<uint64_t>(k_iq2xxs_points, k_iq2xxs_magnitudes);
-inline constexpr auto k_iq2xs = expand<uint64_t>(k_iq2xs_points, k_iq2xs_magnitudes);
-inline constexpr auto k_iq2s = expand<uint64_t>(k_iq2s_points, k_iq2s_magnitudes);
-inline constexpr auto k_iq3xxs = expand<uint32_t>(k_iq3xxs_points, k_iq3xxs_magnitudes);
-inline constexpr auto k_iq3s = expand<uint32_t>(k_iq3s_points, k_iq3s_magnitudes);
-inline constexpr auto k_iq1s = expand<uint64_t>(k_iq1s_points, k_iq1s_magnitudes);
+inline constexpr auto k_iq2xxs = expand<uint64_t>(k_iq2xxs_entries, k_iq2xxs_magnitudes);
+inline constexpr auto k_iq2xs = expand<uint64_t>(k_iq2xs_entries, k_iq2xs_magnitudes);
+inline constexpr auto k_iq2s = expand<uint64_t>(k_iq2s_entries, k_iq2s_magnitudes);
+inline constexpr auto k_iq3xxs = expand<uint32_t>(k_iq3xxs_entries, k_iq3xxs_magnitudes);
+inline constexpr auto k_iq3s = expand<uint32_t>(k_iq3s_entries, k_iq3s_magnitudes);
+inline constexpr auto k_iq1s = expand<uint64_t>(k_iq1s_entries, k_iq1s_magnitudes);
 
 }  // namespace codebooks
 
 // Return the entries of eight magnitudes (8, 25, 43): 256, 512 and 1024 entries.
 MINIM_HOST_DEVICE const uint64_t* iq2xxs_grid() {
-    static constexpr auto k_points = codebooks::k_iq2xxs;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq2xxs;
+    return k_entries.data;
 }
 
 MINIM_HOST_DEVICE const uint64_t* iq2xs_grid() {
-    static constexpr auto k_points = codebooks::k_iq2xs;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq2xs;
+    return k_entries.data;
 }
 
 MINIM_HOST_DEVICE const uint64_t* iq2s_grid() {
-    static constexpr auto k_points = codebooks::k_iq2s;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq2s;
+    return k_entries.data;
 }
 
 // Return the entries of four magnitudes: 256 entries of 4 … 62, 512 entries of 1 … 15.
 MINIM_HOST_DEVICE const uint32_t* iq3xxs_grid() {
-    static constexpr auto k_points = codebooks::k_iq3xxs;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq3xxs;
+    return k_entries.data;
 }
 
 MINIM_HOST_DEVICE const uint32_t* iq3s_grid() {
-    static constexpr auto k_points = codebooks::k_iq3s;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq3s;
+    return k_entries.data;
 }
 
 // Returns the 2048 entries of eight signed bytes (-1, 0, 1).
 MINIM_HOST_DEVICE const uint64_t* iq1s_grid() {
-    static constexpr auto k_points = codebooks::k_iq1s;
-    return k_points.data;
+    static constexpr auto k_entries = codebooks::k_iq1s;
+    return k_entries.data;
 }
 
 // Returns a table of 128 bytes that maps seven stored sign bits to eight: bit 7 makes the number of set bits even.

@@ -32,7 +32,7 @@ struct IQ2_S {
     static constexpr int high_at = 66;
     static constexpr int scales_at = 74;
 
-    MINIM_HOST_DEVICE static int point_index(const uint8_t* block, int k) {
+    MINIM_HOST_DEVICE static int entry_index(const uint8_t* block, int k) {
         return block[low_at + k] + 256 * bit_field(block[high_at + (k >> 2)], 2 * (k & 3), 2);
     }
 
@@ -41,7 +41,7 @@ struct IQ2_S {
         for (int k = 0; k < 32; ++k) {
             const float group = static_cast<float>(nibble(block[scales_at + (k >> 2)], (k >> 1) & 1));
             const float scale = d * (0.5F + group) * 0.25F;
-            const uint64_t point = iq2s_grid()[point_index(block, k)];
+            const uint64_t point = iq2s_grid()[entry_index(block, k)];
             const uint32_t signs = block[signs_at + k];
             for (int i = 0; i < 8; ++i) {
                 out[8 * k + i] = scale * static_cast<float>(signed_magnitude(point, i, signs, i));

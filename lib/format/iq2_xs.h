@@ -24,7 +24,7 @@ struct IQ2_XS {
     static constexpr int block_bytes = 74;
     static constexpr int row_header_bytes = 0;
     static constexpr int d_at = 0;
-    static constexpr int points_at = 2;
+    static constexpr int entries_at = 2;
     static constexpr int scales_at = 66;
 
     MINIM_HOST_DEVICE static void decode_block(const uint8_t* block, float /*row_scale*/, float* out) {
@@ -32,7 +32,7 @@ struct IQ2_XS {
         for (int k = 0; k < 32; ++k) {
             const float group = static_cast<float>(nibble(block[scales_at + (k >> 2)], (k >> 1) & 1));
             const float scale = d * (0.5F + group) * 0.25F;
-            const uint32_t packed = load_u16(block + points_at + 2 * k);
+            const uint32_t packed = load_u16(block + entries_at + 2 * k);
             const uint64_t point = iq2xs_grid()[packed & 511U];
             const uint32_t signs = ksigns()[packed >> 9];
             for (int i = 0; i < 8; ++i) {

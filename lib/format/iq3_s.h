@@ -32,7 +32,7 @@ struct IQ3_S {
     static constexpr int signs_at = 74;
     static constexpr int scales_at = 106;
 
-    MINIM_HOST_DEVICE static int point_index(const uint8_t* block, int k) {
+    MINIM_HOST_DEVICE static int entry_index(const uint8_t* block, int k) {
         return block[low_at + k] + 256 * code1_in_order(block + high_at, k);
     }
 
@@ -41,7 +41,7 @@ struct IQ3_S {
         for (int k = 0; k < 64; ++k) {
             const float scale =
                 d * static_cast<float>(1 + 2 * nibble(block[scales_at + (k >> 4)], (k >> 3) & 1));
-            const uint32_t point = iq3s_grid()[point_index(block, k)];
+            const uint32_t point = iq3s_grid()[entry_index(block, k)];
             const uint32_t signs = block[signs_at + (k >> 1)];
             for (int i = 0; i < 4; ++i) {
                 const int value = signed_magnitude(point, i, signs, 4 * (k & 1) + i);

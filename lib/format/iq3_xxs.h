@@ -25,7 +25,7 @@ struct IQ3_XXS {
     static constexpr int block_bytes = 98;
     static constexpr int row_header_bytes = 0;
     static constexpr int d_at = 0;
-    static constexpr int points_at = 2;
+    static constexpr int entries_at = 2;
     static constexpr int groups_at = 66;
 
     MINIM_HOST_DEVICE static void decode_block(const uint8_t* block, float /*row_scale*/, float* out) {
@@ -33,7 +33,7 @@ struct IQ3_XXS {
         for (int k = 0; k < 64; ++k) {
             const uint32_t signs_and_scale = load_u32(block + groups_at + 4 * (k >> 3));
             const float scale = d * (0.5F + static_cast<float>(signs_and_scale >> 28)) * 0.5F;
-            const uint32_t point = iq3xxs_grid()[block[points_at + k]];
+            const uint32_t point = iq3xxs_grid()[block[entries_at + k]];
             const uint32_t signs = ksigns()[bit_field(signs_and_scale, 7 * ((k >> 1) & 3), 7)];
             for (int i = 0; i < 4; ++i) {
                 const int value = signed_magnitude(point, i, signs, 4 * (k & 1) + i);

@@ -38,8 +38,8 @@ Format kv_format(const KvFileHeader& header, uint32_t type, const std::string& p
 // Calls visit(offset in the page, offset in the packed page, bytes) for each run of slots that are in use.
 template <typename Visit>
 void for_each_run(const KvLayout& layout, int64_t n_slots, const Visit& visit) {
-    const auto k_bytes = static_cast<size_t>(n_slots * layout.k_token_bytes());
-    const auto v_bytes = static_cast<size_t>(n_slots * layout.v_token_bytes());
+    const int64_t k_bytes = n_slots * layout.k_token_bytes();
+    const int64_t v_bytes = n_slots * layout.v_token_bytes();
     size_t packed = 0;
     for (int64_t layer = 0; layer < layout.n_layer; ++layer) {
         for (int64_t head = 0; head < layout.n_head_kv; ++head, packed += k_bytes)
@@ -105,13 +105,13 @@ KvFileHeader read_header(const Source& source, std::string_view magic) {
 }
 
 KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
-    constexpr uint32_t k_most = 1U << 16;
+    constexpr uint32_t k_max = 1U << 16;
     if (header.page_tokens != k_kv_page_tokens) {
         fail_file(Reason::format, "{}: pages of {} tokens; pages of {} are read", path, header.page_tokens,
                   k_kv_page_tokens);
     }
     for (const uint32_t size : {header.n_layer, header.n_head_kv, header.head_dim})
-        if (size == 0 || size > k_most)
+        if (size == 0 || size > k_max)
             fail_file(Reason::value, "{}: {} layers, heads or columns", path, size);
     return {header.n_layer, header.n_head_kv, header.head_dim, kv_format(header, header.k_format, path),
             kv_format(header, header.v_format, path)};

@@ -118,10 +118,10 @@ PagePool::Slab PagePool::make_slab(int64_t n, bool stays) const {
     Slab slab;
     for (size_t i = 0; i < parts_.size(); ++i)
         slab.memory.push_back(take_memory(parts_[i], part_layouts_[i], n));
-    slab.n_holders.resize(static_cast<size_t>(n));
-    slab.free.resize(static_cast<size_t>(n));
+    slab.n_holders.resize(n);
+    slab.free.resize(n);
     // The stack's top is the first page, so that pages are taken in the order of their addresses.
-    for (int64_t i = 0; i < n; ++i) slab.free[static_cast<size_t>(i)] = static_cast<int32_t>(n - 1 - i);
+    for (int64_t i = 0; i < n; ++i) slab.free[i] = static_cast<int32_t>(n - 1 - i);
     slab.stays = stays;
     return slab;
 }
@@ -184,22 +184,22 @@ Page PagePool::take() noexcept {
     page.slab_ = static_cast<int32_t>(slab - slabs_.begin());
     page.index_ = slab->free.back();
     slab->free.pop_back();
-    slab->n_holders[static_cast<size_t>(page.index_)] = 1;
+    slab->n_holders[page.index_] = 1;
     --state_.n_reserved;
-    ++state_.n_held;
+    ++state_.n_in_use;
     return page;
 }
 
 std::byte* PagePool::place(const Page& page, size_t part) const noexcept {
     const std::lock_guard lock(mutex_);
-    const Slab& slab = slabs_[static_cast<size_t>(page.slab_)];
+    const Slab& slab = slabs_[page.slab_];
     return slab.memory[part]->data() + page.index_ * part_layouts_[part].page_bytes();
 }
 
 // The parts of a page follow each other on the host, as the layers of the whole layout do.
 void PagePool::read(const Page& page, std::byte* out) const {
     for (size_t i = 0; i < parts_.size(); ++i) {
-        const auto bytes = static_cast<size_t>(part_layouts_[i].page_bytes());
+        const int64_t bytes = part_layouts_[i].page_bytes();
         if (is_host(parts_[i])) {
             std::memcpy(out, place(page, i), bytes);
         } else {
@@ -211,7 +211,7 @@ void PagePool::read(const Page& page, std::byte* out) const {
 
 void PagePool::write(const Page& page, const std::byte* bytes) const {
     for (size_t i = 0; i < parts_.size(); ++i) {
-        const auto count = static_cast<size_t>(part_layouts_[i].page_bytes());
+        const int64_t count = part_layouts_[i].page_bytes();
         if (is_host(parts_[i])) {
             std::memcpy(place(page, i), bytes, count);
         } else {
@@ -223,7 +223,7 @@ void PagePool::write(const Page& page, const std::byte* bytes) const {
 
 void PagePool::copy(const Page& from, const Page& to) const noexcept {
     for (size_t i = 0; i < parts_.size(); ++i) {
-        const auto bytes = static_cast<size_t>(part_layouts_[i].page_bytes());
+        const int64_t bytes = part_layouts_[i].page_bytes();
         if (is_host(parts_[i])) {
             std::memcpy(place(to, i), place(from, i), bytes);
         } else {
@@ -234,22 +234,22 @@ void PagePool::copy(const Page& from, const Page& to) const noexcept {
 
 void PagePool::share(const Page& page) noexcept {
     const std::lock_guard lock(mutex_);
-    ++slabs_[static_cast<size_t>(page.slab_)].n_holders[static_cast<size_t>(page.index_)];
+    ++slabs_[page.slab_].n_holders[page.index_];
 }
 
 bool PagePool::is_shared(const Page& page) const noexcept {
     const std::lock_guard lock(mutex_);
-    return slabs_[static_cast<size_t>(page.slab_)].n_holders[static_cast<size_t>(page.index_)] > 1;
+    return slabs_[page.slab_].n_holders[page.index_] > 1;
 }
 
 bool PagePool::release(const Page& page, bool keep_reserved) noexcept {
     const std::lock_guard lock(mutex_);
-    Slab& slab = slabs_[static_cast<size_t>(page.slab_)];
-    int32_t& n_holders = slab.n_holders[static_cast<size_t>(page.index_)];
+    Slab& slab = slabs_[page.slab_];
+    int32_t& n_holders = slab.n_holders[page.index_];
     assert(n_holders > 0);
     if (--n_holders > 0) return false;
     slab.free.push_back(page.index_);  // does not allocate: every page of the slab was once in `free`
-    --state_.n_held;
+    --state_.n_in_use;
     if (keep_reserved) ++state_.n_reserved;
     drop_spare_slabs();
     return keep_reserved;
@@ -260,7 +260,7 @@ void PagePool::drop_spare_slabs() noexcept {
     for (Slab& slab : slabs_) {
         const auto n = static_cast<int64_t>(slab.n_holders.size());
         if (n == 0 || slab.stays || slab.free.size() < slab.n_holders.size()) continue;
-        if (state_.n_pages - n < state_.n_held + state_.n_reserved) continue;
+        if (state_.n_pages - n < state_.n_in_use + state_.n_reserved) continue;
         slab = Slab();
         state_.n_pages -= n;
     }

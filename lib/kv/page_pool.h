@@ -23,10 +23,10 @@ uint64_t bytes_for(const backend::KvLayout& layout, int64_t n_context);
 
 struct PoolState {
     int64_t n_pages = 0;     // pages that have memory
-    int64_t n_held = 0;      // pages that at least one sequence owns
+    int64_t n_in_use = 0;    // pages that at least one sequence owns
     int64_t n_reserved = 0;  // reserved pages among those without an owner
 
-    int64_t n_unclaimed() const noexcept { return n_pages - n_held - n_reserved; }
+    int64_t n_unclaimed() const noexcept { return n_pages - n_in_use - n_reserved; }
     bool operator==(const PoolState&) const = default;
 };
 

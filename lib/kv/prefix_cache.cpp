@@ -23,7 +23,7 @@ PrefixCache::Found PrefixCache::look_up(std::span<const int32_t> tokens) {
     Found found;
     found.node = &root_;
     while (found.n_whole < static_cast<int64_t>(tokens.size())) {
-        const auto rest = tokens.subspan(static_cast<size_t>(found.n_whole));
+        const auto rest = tokens.subspan(found.n_whole);
         const auto [first, last] = found.node->children.equal_range(rest[0]);
         Node* best = nullptr;
         int64_t n_best = 0;
@@ -60,11 +60,10 @@ int64_t PrefixCache::extend(std::span<const int32_t> tokens, Sequence& sequence)
     std::vector<const Page*> pages;  // the last one first
     for (const Node* node = found.node; node != &root_; node = node->parent) pages.push_back(&node->page);
     const int64_t n_whole = found.n_whole / k_kv_page_tokens;
-    for (int64_t i = sequence.n_pages(); i < n_whole; ++i)
-        sequence.append_shared(*pages[static_cast<size_t>(n_whole - 1 - i)]);
-    const int64_t n_held = sequence.n_pages() * k_kv_page_tokens;
-    if (n_held > found.n_whole || found.n_begun == 0 || !sequence.append_copy(found.begun->page))
-        return n_held;
+    for (int64_t i = sequence.n_pages(); i < n_whole; ++i) sequence.append_shared(*pages[n_whole - 1 - i]);
+    const int64_t n_in_use = sequence.n_pages() * k_kv_page_tokens;
+    if (n_in_use > found.n_whole || found.n_begun == 0 || !sequence.append_copy(found.begun->page))
+        return n_in_use;
     return found.n_whole + found.n_begun;
 }
 
@@ -89,7 +88,7 @@ PrefixCache::Node* PrefixCache::add(Node* parent, std::span<const int32_t> token
 void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence) noexcept {
     const Found found = look_up(tokens);
     Node* last = found.node;
-    auto rest = tokens.subspan(static_cast<size_t>(found.n_whole));
+    auto rest = tokens.subspan(found.n_whole);
     if (found.n_begun > 0 && found.n_begun == static_cast<int64_t>(rest.size())) {
         last = found.begun;  // the cached page has as many positions, or more
         rest = {};

@@ -16,7 +16,7 @@ using backend::k_kv_page_tokens;
 using backend::KvLayout;
 
 constexpr std::string_view k_magic = "minim-px";
-constexpr uint64_t k_most_nodes = uint64_t{1} << 31;
+constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
 
 // A node in the file; the nodes' pages follow in the same order, each with the slots that its tokens use.
 struct NodeRecord {
@@ -95,7 +95,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
     if (layout_of(header, path) != layout)
         fail_file(Reason::value, "{}: the KV cache of these prefixes has another layout", path);
     const uint64_t n_nodes = header.counts[0];
-    if (n_nodes > k_most_nodes || pages_at(n_nodes) > file.size())
+    if (n_nodes > k_max_nodes || pages_at(n_nodes) > file.size())
         fail_file(Reason::truncated, "{}: {} prefixes in a file of {} bytes", path, n_nodes, file.size());
 
     std::vector<NodeRecord> records(n_nodes);

@@ -20,7 +20,7 @@ int64_t checked_page_count(const PagePool& pool, int64_t n_context) {
 
 Sequence::Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_reserve)
     : pool_(std::move(pool)) {
-    const auto n = static_cast<size_t>(page_count(n_context));
+    const int64_t n = page_count(n_context);
     pages_.reserve(n);
     places_.resize(pool_->n_parts());
     for (std::vector<std::byte*>& places : places_) places.resize(n);
@@ -96,14 +96,14 @@ void Sequence::take_pages(int64_t begin, int64_t end) noexcept {
     const int64_t first = begin / k_kv_page_tokens;
     const int64_t n_kept = std::min(n_pages(), page_count(end));
     for (int64_t i = first; i < n_kept; ++i) {
-        Page& page = pages_[static_cast<size_t>(i)];
+        Page& page = pages_[i];
         if (!pool_->is_shared(page)) continue;
         const Page own = take();
         // Positions before `begin` may lie in the first of these pages only.
         if (i == first && begin % k_kv_page_tokens > 0) pool_->copy(page, own);
         if (pool_->release(page, true)) ++n_reserved_;
         page = own;
-        set_place(static_cast<size_t>(i));
+        set_place(i);
     }
     while (n_pages() < page_count(end)) append(take());
     show_pages();

@@ -55,7 +55,7 @@ class Sequence {
     const backend::KvSequence& view() const noexcept { return views_[0]; }
     const PagePool& pool() const noexcept { return *pool_; }
     int64_t n_pages() const noexcept { return static_cast<int64_t>(pages_.size()); }
-    const Page& page(int64_t i) const noexcept { return pages_[static_cast<size_t>(i)]; }
+    const Page& page(int64_t i) const noexcept { return pages_[i]; }
 
     // Reserves further pages of the pool. Returns false if there are too few.
     bool try_reserve(int64_t n);

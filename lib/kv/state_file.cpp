@@ -18,7 +18,7 @@ using backend::KvLayout;
 
 constexpr std::string_view k_magic = "minim-kv";
 
-constexpr uint64_t k_most_tokens = uint64_t{1} << 31;
+constexpr uint64_t k_max_tokens = uint64_t{1} << 31;
 
 // The order of the header's counts.
 enum : size_t { k_context, k_tokens, k_evaluated, k_logits };
@@ -56,8 +56,8 @@ uint64_t hash_of(std::span<const int32_t> tokens, std::span<const float> logits,
 
 Places places_of(const KvFileHeader& header, const KvLayout& layout, const Source& source, Behind behind) {
     const auto& counts = header.counts;
-    const bool sensible = counts[k_context] <= k_most_tokens && counts[k_tokens] <= counts[k_context] &&
-                          counts[k_evaluated] <= counts[k_tokens] && counts[k_logits] <= k_most_tokens;
+    const bool sensible = counts[k_context] <= k_max_tokens && counts[k_tokens] <= counts[k_context] &&
+                          counts[k_evaluated] <= counts[k_tokens] && counts[k_logits] <= k_max_tokens;
     Places places;
     if (!sensible || !find_places(layout, counts[k_tokens], counts[k_logits], counts[k_evaluated], places)) {
         fail_file(Reason::value, "{}: {} tokens, {} of them evaluated, in a context of {}", source.name(),
@@ -88,7 +88,7 @@ void write_state(const Write& write, const State& state, const Sequence& kv, con
 
     const int64_t n_pages = page_count(state.n_evaluated);
     std::vector<uint64_t> page_hashes;
-    page_hashes.reserve(static_cast<size_t>(n_pages));
+    page_hashes.reserve(n_pages);
     std::vector<std::byte> last_page;
     const HostPage host_page(kv.pool());
     write(bytes_of(header));
@@ -133,7 +133,7 @@ StateFile::StateFile(Source source, Behind behind) : source_(std::move(source)) 
     source_.read_at(places.tokens, std::as_writable_bytes(std::span(tokens_)));
     logits_.resize(header.counts[k_logits]);
     source_.read_at(places.logits, std::as_writable_bytes(std::span(logits_)));
-    page_hashes_.resize(static_cast<size_t>(page_count(state_.n_evaluated)));
+    page_hashes_.resize(page_count(state_.n_evaluated));
     source_.read_at(places.page_hashes, std::as_writable_bytes(std::span(page_hashes_)));
     uint64_t hash = 0;
     source_.read_at(places.end - sizeof(hash), std::as_writable_bytes(std::span(&hash, 1)));

@@ -398,10 +398,9 @@ int64_t bind_layer(Binder& binder, const Config& config, int64_t layer, Found& f
 // Checks that all layers have a correction bias, or that none has and the configuration does not need it. Without it a
 // layer chooses other experts.
 void check_router_biases(const Binder& binder, const Config& config, const Found& found) {
-    std::vector<bool> has_bias(static_cast<size_t>(config.n_layer));
+    std::vector<bool> has_bias(config.n_layer);
     for (const WeightSpec& weight : found.all)
-        if (weight.role == static_cast<int32_t>(Role::router_bias))
-            has_bias[static_cast<size_t>(weight.layer)] = true;
+        if (weight.role == static_cast<int32_t>(Role::router_bias)) has_bias[weight.layer] = true;
     if (!config.needs_router_bias && std::ranges::count(has_bias, true) == 0) return;
     const auto without = std::ranges::find(has_bias, false);
     if (without == has_bias.end()) return;

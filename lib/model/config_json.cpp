@@ -36,7 +36,7 @@ void add_absent(const Value& from, Value& to) {
             to.items.push_back(from.items[i]);
             continue;
         }
-        Value& own = to.items[static_cast<size_t>(at - to.keys.begin())];
+        Value& own = to.items[at - to.keys.begin()];
         if (own.is_null()) own = from.items[i];
         const bool is_quantisation = key == "quantization_config" || key == "quantization";
         if (is_quantisation && own.is_object() && from.items[i].is_object()) add_absent(from.items[i], own);

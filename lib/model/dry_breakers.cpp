@@ -19,7 +19,7 @@ std::vector<std::vector<int32_t>> tails_of(std::string_view word, std::string_vi
     for (size_t n = std::min(word.size(), text.size() - 1); n > 0; --n) {
         if (!word.ends_with(text.substr(0, n))) continue;
         std::vector<int32_t> tail = tokenizer.encode(text.substr(n), tokenizer::Specials::none);
-        if (tail.size() > sampling::k_most_breaker_tail) tail.resize(sampling::k_most_breaker_tail);
+        if (tail.size() > sampling::k_max_breaker_tail) tail.resize(sampling::k_max_breaker_tail);
         if (std::ranges::find(tails, tail) == tails.end()) tails.push_back(std::move(tail));
     }
     return tails;
@@ -43,11 +43,11 @@ std::shared_ptr<const DryBreaker> make(const tokenizer::Tokenizer& tokenizer, st
 
 std::shared_ptr<const DryBreaker> DryBreakers::find(const tokenizer::Tokenizer& tokenizer,
                                                     const std::string& text) {
-    constexpr size_t k_most_known = 64;
-    const std::string key = text.substr(0, sampling::k_most_breaker_bytes);
+    constexpr size_t k_max_known = 64;
+    const std::string key = text.substr(0, sampling::k_max_breaker_bytes);
     const std::lock_guard lock(mutex_);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    if (known_.size() >= k_most_known) known_.clear();
+    if (known_.size() >= k_max_known) known_.clear();
     return known_[key] = make(tokenizer, key);
 }
 

@@ -15,7 +15,7 @@ namespace minim::model {
 // Any thread. A breaker's tokens are cached, because finding them reads the whole vocabulary.
 class DryBreakers {
   public:
-    // `text` must not be empty; only its first k_most_breaker_bytes bytes are used.
+    // `text` must not be empty; only its first k_max_breaker_bytes bytes are used.
     std::shared_ptr<const sampling::DryBreaker> find(const tokenizer::Tokenizer& tokenizer,
                                                      const std::string& text);
 

@@ -12,7 +12,7 @@ std::vector<runtime::PooledLayer> layers_of(std::span<const weights::WeightSpec>
     std::vector<runtime::PooledLayer> all(n_layer);
     for (const weights::WeightSpec& weight : specs) {
         if (!weight.is_expert()) continue;
-        runtime::PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
+        runtime::PooledLayer& layer = all[weight.layer];
         const auto role = static_cast<Role>(weight.role);
         (role == Role::gate ? layer.gate : role == Role::up ? layer.up : layer.down).push_back(&weight);
     }
@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<co
         for (int64_t i = 0; i < stage.n_layer; ++i) {
             if (!stage.shares_experts_of(i)) continue;
             host = stage.host_of_experts(i);
-            const auto layer = static_cast<size_t>(first + i);
+            const int64_t layer = first + i;
             shared.push_back(std::move(all[layer]));
             shared.back().layer = first + i;
             shared.back().on_host = &sources.weights.layers[layer].experts;

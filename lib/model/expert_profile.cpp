@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t k_largest_profile = uint64_t{16} << 20;
 constexpr const char* k_key = "minim_expert_uses";
-constexpr float k_most_uses = 1e9F;
+constexpr float k_max_uses = 1e9F;
 
 // Returns the uses of one layer.
 std::vector<float> read_layer(const json::Value& list, const std::string& path, size_t layer,
@@ -29,7 +29,7 @@ std::vector<float> read_layer(const json::Value& list, const std::string& path, 
     std::vector<float> uses;
     for (const json::Value& item : list.items) {
         const auto number = static_cast<float>(item.number);
-        if (!item.is_number() || !(number >= 0.0F) || number > k_most_uses)
+        if (!item.is_number() || !(number >= 0.0F) || number > k_max_uses)
             fail_file(Reason::format, "{}: an expert of layer {} was used {} times", path, layer,
                       json::to_text(item));
         uses.push_back(number);
@@ -59,15 +59,13 @@ ExpertUses read_expert_profile(const std::string& path, const Config& config) {
 
 void write_expert_profile(const std::string& path, const Model& model) {
     const Config& config = model.config();
-    ExpertUses all(static_cast<size_t>(config.n_layer),
-                   std::vector<float>(static_cast<size_t>(config.n_expert)));
+    ExpertUses all(config.n_layer, std::vector<float>(config.n_expert));
     bool has_cache = false;
     for (const auto& pool : model.expert_pools()) {
         if (pool == nullptr) continue;
         has_cache = true;
         ExpertUses uses = pool->uses();
-        for (size_t i = 0; i < uses.size(); ++i)
-            all[static_cast<size_t>(pool->layers()[i].layer)] = std::move(uses[i]);
+        for (size_t i = 0; i < uses.size(); ++i) all[pool->layers()[i].layer] = std::move(uses[i]);
     }
     if (!has_cache)
         fail(Status::invalid, "{}: no profile without a cache of experts, which the model has not", path);

@@ -52,7 +52,7 @@ void choose_experts(const Config& config, const LayerWeights& layer, const Activ
 }  // namespace
 
 std::vector<float> rope_frequencies(const Config& config) {
-    std::vector<float> frequency(static_cast<size_t>(config.rotary_dim / 2));
+    std::vector<float> frequency(config.rotary_dim / 2);
     for (size_t i = 0; i < frequency.size(); ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.rotary_dim);
         frequency[i] = static_cast<float>(std::pow(config.rope_theta, exponent));
@@ -72,9 +72,7 @@ backend::StepLimits step_shape(const Config& config) {
 }
 
 runtime::Architecture minimax_m2(const Config& config, const Weights& weights) {
-    const auto layer_at = [&weights](int64_t layer) -> const LayerWeights& {
-        return weights.layers[static_cast<size_t>(layer)];
-    };
+    const auto layer_at = [&weights](int64_t layer) -> const LayerWeights& { return weights.layers[layer]; };
     runtime::Architecture m2;
     m2.shape = step_shape(config);
     m2.n_layer = config.n_layer;
@@ -89,8 +87,9 @@ runtime::Architecture minimax_m2(const Config& config, const Weights& weights) {
     m2.choose_experts = [&config, layer_at](const Activations& a, int64_t layer) {
         choose_experts(config, layer_at(layer), a);
     };
-    m2.normalise_elsewhere = [&config, layer_at](const backend::Backend& device, backend::Scratch& scratch,
-                                                 const float* x, int64_t n, int64_t layer, float* h) {
+    m2.normalise_on_another_stage = [&config, layer_at](const backend::Backend& device,
+                                                        backend::Scratch& scratch, const float* x, int64_t n,
+                                                        int64_t layer, float* h) {
         device.norm(scratch, x, n, layer_at(layer).experts_norm, config.norm_eps, h);
     };
     m2.experts = [layer_at](int64_t layer) -> const backend::ExpertWeights& {

@@ -34,9 +34,9 @@ tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger
 
 // Returns 1 for each row of the vocabulary that has no token of its own (padding), 0 for the others.
 std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, int64_t n_vocab) {
-    std::vector<uint8_t> unused(static_cast<size_t>(n_vocab), 1);
+    std::vector<uint8_t> unused(n_vocab, 1);
     for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
-        unused[static_cast<size_t>(id)] = tokenizer.token_type(id) == tokenizer::TokenType::unused ? 1 : 0;
+        unused[id] = tokenizer.token_type(id) == tokenizer::TokenType::unused ? 1 : 0;
     }
     return unused;
 }
@@ -129,7 +129,7 @@ int64_t Model::prompt_rows() const noexcept {
 // Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
 bool Model::map_files(const OpenOptions& options, const Logger& log) {
     throw_if_cancelled(options.cancel, "loading");
-    if (options.residence != checkpoint::Residence::owned) {
+    if (options.residence != checkpoint::HostStorage::owned) {
         try {
             checkpoint_.map();
             return true;
@@ -150,7 +150,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
                                     static_cast<uint64_t>(config_.n_expert) * sizeof(backend::ExpertPlace);
     const bool is_mapped = map_files(options, log);
     const auto residence =
-        is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::Residence::owned;
+        is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::HostStorage::owned;
     const std::vector<weights::Storage> storage =
         weights::choose_storage(parts_, residence, options.packed_file, log);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
@@ -188,7 +188,7 @@ void Model::make_expert_tables() {
         backend::Memory& memory = *placed_[s].device;
         std::byte* table = memory.data() + memory.size() - parts_[s].table_bytes;
         for (const int64_t layer : share.expert_layers) {
-            backend::ExpertWeights& experts = weights_.layers[static_cast<size_t>(layer)].experts;
+            backend::ExpertWeights& experts = weights_.layers[layer].experts;
             const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
             const std::span<const std::byte> bytes = std::as_bytes(std::span(places));
             share.backend->write(table, bytes.data(), bytes.size());

@@ -32,7 +32,7 @@
 namespace minim::model {
 
 struct OpenOptions {
-    std::optional<checkpoint::Residence>
+    std::optional<checkpoint::HostStorage>
         residence;            // of weights in host memory; empty: weights/choose_storage.h
     std::string packed_file;  // file with the packed weights, created if needed; empty: none
     weights::Expand expand = weights::Expand::automatic;  // of weights that are copied or packed

@@ -107,7 +107,7 @@ std::vector<int64_t> split_layers(const LayerSizes& sizes, std::span<const doubl
 }
 
 std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares) {
-    return split_layers({.layer = std::vector<double>(static_cast<size_t>(n_layer), 1.0)}, shares);
+    return split_layers({.layer = std::vector<double>(n_layer, 1.0)}, shares);
 }
 
 }  // namespace minim::model

@@ -84,7 +84,7 @@ void set_of_layer(Role role, const Matrix& matrix, LayerWeights& layer) {
 
 void set(const WeightSpec& weight, const Matrix& matrix, Weights& all) {
     const auto role = static_cast<Role>(weight.role);
-    if (weight.layer >= 0) return set_of_layer(role, matrix, all.layers[static_cast<size_t>(weight.layer)]);
+    if (weight.layer >= 0) return set_of_layer(role, matrix, all.layers[weight.layer]);
     if (role == Role::embedding) all.embedding = matrix;
     if (role == Role::output_norm) all.output_norm = vector_of(matrix);
     if (role == Role::output) all.output = matrix;
@@ -122,7 +122,7 @@ uint64_t hash_of(const Share& share) {
 
 Weights join(std::span<const Part> parts, std::span<const weights::PlacedPart> placed, int64_t n_layer) {
     Weights all;
-    all.layers.resize(static_cast<size_t>(n_layer));
+    all.layers.resize(n_layer);
     for (size_t p = 0; p < parts.size(); ++p)
         for (size_t i = 0; i < parts[p].weights.size(); ++i)
             set(*parts[p].weights[i], placed[p].weights.matrices[i], all);

@@ -123,7 +123,7 @@ struct HalfStepScale {
 struct Iq2XxsLayout {
     using Block = IQ2_XXS;
     static constexpr float k_scale_factor = 0.25F;
-    MINIM_HOST_DEVICE static constexpr int points_at(int u) { return Block::groups_at + 8 * u; }
+    MINIM_HOST_DEVICE static constexpr int entries_at(int u) { return Block::groups_at + 8 * u; }
     MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::groups_at + 8 * u + 4; }
 };
 
@@ -131,8 +131,8 @@ struct Iq2XxsLayout {
 struct Iq2XsLayout {
     using Block = IQ2_XS;
     static constexpr float k_scale_factor = 0.25F;
-    MINIM_HOST_DEVICE static constexpr int points_at(int u, int i) {
-        return Block::points_at + 8 * u + 4 * i;
+    MINIM_HOST_DEVICE static constexpr int entries_at(int u, int i) {
+        return Block::entries_at + 8 * u + 4 * i;
     }
 };
 
@@ -168,7 +168,7 @@ struct Iq2XxsPanel {
         const auto group = block.word(Layout::signs_at(u));
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
         typename L::Int half[8];
-        L::fetch(iq2xxs_grid(), byte_indices(block, Layout::points_at(u)), half);
+        L::fetch(iq2xxs_grid(), byte_indices(block, Layout::entries_at(u)), half);
         put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 1, k_iq2_offset>(half + 2, signs, unit.code);
         put_codes<L, 2, k_iq2_offset>(half + 4, signs, unit.code);
@@ -188,13 +188,13 @@ struct Iq2XsPanel {
     MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {
         for (int i = 0; i < 16; ++i) {
-            index.put(i, L::bit_and(block.word(Block::points_at + 4 * i), L::all(0x01FF01FF)));
+            index.put(i, L::bit_and(block.word(Block::entries_at + 4 * i), L::all(0x01FF01FF)));
         }
         index.finish();
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
-        const auto a = block.word(Layout::points_at(u, 0));
-        const auto b = block.word(Layout::points_at(u, 1));
+        const auto a = block.word(Layout::entries_at(u, 0));
+        const auto b = block.word(Layout::entries_at(u, 1));
         const auto low = L::bit_or(bits_of<L, 9, 7>(a), L::template shift_left<8>(bits_of<L, 25, 7>(a)));
         const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 9, 7>(b)),
                                     L::template shift_left<24>(bits_of<L, 25, 7>(b)));
@@ -254,12 +254,12 @@ struct Iq3XxsPanel {
         const auto group = block.word(Block::groups_at + 4 * u);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
         typename L::Int point[4];
-        L::fetch(iq3xxs_grid(), byte_indices(block, Block::points_at + 8 * u), point);
+        L::fetch(iq3xxs_grid(), byte_indices(block, Block::entries_at + 8 * u), point);
         put_code<L, 0, k_iq3xxs_offset>(point[0], signs, unit.code);
         put_code<L, 1, k_iq3xxs_offset>(point[1], signs, unit.code);
         put_code<L, 2, k_iq3xxs_offset>(point[2], signs, unit.code);
         put_code<L, 3, k_iq3xxs_offset>(point[3], signs, unit.code);
-        L::fetch(iq3xxs_grid(), byte_indices(block, Block::points_at + 8 * u + 4), point);
+        L::fetch(iq3xxs_grid(), byte_indices(block, Block::entries_at + 8 * u + 4), point);
         put_code<L, 4, k_iq3xxs_offset>(point[0], signs, unit.code);
         put_code<L, 5, k_iq3xxs_offset>(point[1], signs, unit.code);
         put_code<L, 6, k_iq3xxs_offset>(point[2], signs, unit.code);

@@ -29,7 +29,7 @@ bool is_kind(std::string_view kind) {
     return std::ranges::all_of(kind, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
-backend::DeviceInfo processor(CpuLevel level) {
+backend::DeviceInfo cpu(CpuLevel level) {
     backend::DeviceInfo info;
     info.name = "cpu";
     info.description = format_text("{} cores, {} kernels", usable_core_count(), to_string(level));
@@ -64,7 +64,7 @@ std::string layers_text(const std::vector<Range>& ranges) {
 }  // namespace
 
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
-    std::vector<backend::DeviceInfo> devices = {processor(level)};
+    std::vector<backend::DeviceInfo> devices = {cpu(level)};
     for (const std::string& kind : plugin_kinds()) {
         try {
             for (backend::DeviceInfo& device : load_plugin(kind).devices())

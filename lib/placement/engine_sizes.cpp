@@ -12,7 +12,7 @@ using backend::k_kv_page_tokens;
 
 // A context that takes nothing from weights is preferred to a longer one from this length on.
 constexpr int64_t k_useful_context = 8192;
-constexpr int64_t k_least_rows = 32;
+constexpr int64_t k_min_rows = 32;
 
 int64_t whole_pages(int64_t n_tokens) {
     return (n_tokens + k_kv_page_tokens - 1) / k_kv_page_tokens * k_kv_page_tokens;
@@ -39,8 +39,7 @@ class Choice {
 
     EngineSizes choose() {
         int64_t n_context = context();
-        while (n_context == 0 && wish_.fewer_rows &&
-               n_rows_ / 2 >= std::max(k_least_rows, wish_.n_requests)) {
+        while (n_context == 0 && wish_.fewer_rows && n_rows_ / 2 >= std::max(k_min_rows, wish_.n_requests)) {
             n_rows_ /= 2;
             n_context = context();
         }
@@ -101,7 +100,7 @@ int64_t most_requests(const EngineWish& wish, const FitOf& fit_of) {
         other.fewer_requests = false;
         // A step has a row for each request.
         if (wish.fewer_rows && wish.n_rows == wish.n_requests)
-            other.n_rows = std::max(k_least_rows, n_requests);
+            other.n_rows = std::max(k_min_rows, n_requests);
         return choose_sizes(other, fit_of).n_context > 0;
     };
     int64_t yes = 0;
@@ -112,7 +111,7 @@ int64_t most_requests(const EngineWish& wish, const FitOf& fit_of) {
 
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of) {
     EngineWish other = wish;
-    if (wish.fewer_rows) other.n_rows = std::min(wish.n_rows, std::max(k_least_rows, wish.n_requests));
+    if (wish.fewer_rows) other.n_rows = std::min(wish.n_rows, std::max(k_min_rows, wish.n_requests));
     return Choice(other, fit_of).longest(std::max(wish.n_context, wish.longest), Fit::yes);
 }
 

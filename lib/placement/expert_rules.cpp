@@ -109,7 +109,7 @@ bool is_pinned(const ExpertRules& rules, const Named& tensor, int64_t layer, int
 
 // Returns the device of a tensor that a rule places.
 const std::shared_ptr<const backend::Backend>& wanted_device(const ExpertRules& rules, const Named& tensor) {
-    return tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
+    return tensor.decides >= 0 ? rules.overrides[tensor.decides].device : rules.host;
 }
 
 }  // namespace
@@ -155,10 +155,10 @@ std::vector<std::shared_ptr<const backend::Backend>> expert_devices(const Expert
     const Stage whole = {nullptr, n_layer};
     std::vector<Named> all = all_names({&whole, 1});
     match(texts_of(rules.overrides), all);
-    std::vector<std::shared_ptr<const backend::Backend>> devices(static_cast<size_t>(n_layer));
+    std::vector<std::shared_ptr<const backend::Backend>> devices(n_layer);
     for (const Named& tensor : all) {
         if (!tensor.is_of_experts || !is_pinned(rules, tensor, tensor.layer_of_stage, n_layer)) continue;
-        devices[static_cast<size_t>(tensor.layer_of_stage)] = wanted_device(rules, tensor);
+        devices[tensor.layer_of_stage] = wanted_device(rules, tensor);
     }
     return devices;
 }
@@ -168,7 +168,7 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     match(texts_of(rules.overrides), all);
     int64_t n_layer = 0;
     for (Stage& stage : stages) {
-        stage.experts.assign(static_cast<size_t>(stage.n_layer), nullptr);
+        stage.experts.assign(stage.n_layer, nullptr);
         n_layer += stage.n_layer;
     }
     // A layer on the CPU keeps its experts there.
@@ -185,11 +185,10 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
             if (tensor.decides >= 0 && device_for(tensor, 0) != own)
                 fail(Status::unsupported,
                      "override {}: {} stays on {} with its layer; only experts can be offloaded",
-                     text_of(texts_of(rules.overrides)[static_cast<size_t>(tensor.decides)]), tensor.name,
-                     own->name());
+                     text_of(texts_of(rules.overrides)[tensor.decides]), tensor.name, own->name());
             continue;
         }
-        auto& place = stages[tensor.stage].experts[static_cast<size_t>(tensor.layer_of_stage)];
+        auto& place = stages[tensor.stage].experts[tensor.layer_of_stage];
         if (place == nullptr) ++layer;
         const auto device = device_for(tensor, layer);
         if (place != nullptr && place != device)
@@ -209,7 +208,7 @@ std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, 
         if (tensor.decides < 0 && !tensor.is_of_experts) continue;
         WantedPlace place = {tensor.name, tensor.layer_of_stage, tensor.is_of_experts, "", ""};
         if (tensor.decides >= 0) {
-            const OverrideText& rule = overrides[static_cast<size_t>(tensor.decides)];
+            const OverrideText& rule = overrides[tensor.decides];
             place.device = rule.device;
             place.rule = text_of(rule);
         }

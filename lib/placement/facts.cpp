@@ -30,7 +30,7 @@ constexpr Unit k_units[] = {{"B", 1.0},         {"kB", 1e3},           {"MB", 1e
                             {"GB", 1e9},        {"TB", 1e12},          {"KiB", 1024.0},
                             {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
 
-constexpr double k_most_bytes = 1e18;
+constexpr double k_max_bytes = 1e18;
 
 // Returns the size that a text gives as a number above 0 and a unit; nothing for any other text.
 std::optional<double> size_of(std::string_view text) {
@@ -38,11 +38,11 @@ std::optional<double> size_of(std::string_view text) {
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
     if (error != std::errc() || !std::isfinite(number) || number <= 0.0) return std::nullopt;
-    const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    const std::string_view rest = text.substr(end - text.data());
     const auto* const unit = std::ranges::find(k_units, rest, &Unit::name);
     if (unit == std::end(k_units)) return std::nullopt;
     const double bytes = number * unit->bytes;
-    return bytes >= 1.0 && bytes <= k_most_bytes ? std::optional(bytes) : std::nullopt;
+    return bytes >= 1.0 && bytes <= k_max_bytes ? std::optional(bytes) : std::nullopt;
 }
 
 std::optional<double> bandwidth_of(std::string_view text) {
@@ -144,10 +144,10 @@ bool is_device_name(std::string_view name) {
     const std::string_view kind = name.substr(0, colon);
     const std::string_view index = name.substr(std::min(colon + 1, name.size()));
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-    constexpr size_t k_most_digits = 4;
+    constexpr size_t k_max_digits = 4;
     return !kind.empty() && kind[0] >= 'a' && kind[0] <= 'z' &&
            std::ranges::all_of(kind, [&](char c) { return (c >= 'a' && c <= 'z') || is_digit(c); }) &&
-           !index.empty() && index.size() <= k_most_digits && std::ranges::all_of(index, is_digit) &&
+           !index.empty() && index.size() <= k_max_digits && std::ranges::all_of(index, is_digit) &&
            (index.size() == 1 || index[0] != '0');
 }
 
@@ -183,7 +183,7 @@ namespace {
 int64_t take_count(std::string_view& text) {
     int64_t count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    const std::string_view rest = trimmed(text.substr(static_cast<size_t>(end - text.data())));
+    const std::string_view rest = trimmed(text.substr(end - text.data()));
     if (error != std::errc() || rest.empty() || (rest[0] != 'x' && rest[0] != 'X')) return 1;
     text = trimmed(rest.substr(1));
     return count;
@@ -203,12 +203,12 @@ std::optional<DeviceFacts> card_of(std::string_view text) {
 
 // Adds the devices of one text, or of a part of one between commas. Cards get no name yet.
 void add_devices(std::string_view text, std::vector<DescribedDevice>& devices) {
-    constexpr int64_t k_most = 64;
+    constexpr int64_t k_max = 64;
     const std::string whole(text);
     std::string_view rest = trimmed(text);
     const int64_t count = take_count(rest);
-    if (count < 1 || count > k_most)
-        fail(Status::invalid, "'{}': {} devices are not possible; 1 to {} are", text, count, k_most);
+    if (count < 1 || count > k_max)
+        fail(Status::invalid, "'{}': {} devices are not possible; 1 to {} are", text, count, k_max);
     const size_t equals = rest.find('=');
     const std::optional<DeviceFacts> card = card_of(rest);
     const std::string name = device_name(trimmed(rest.substr(0, equals)));
@@ -226,7 +226,7 @@ void add_devices(std::string_view text, std::vector<DescribedDevice>& devices) {
              "device '{}' is neither of the form NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in "
              "cuda:0=96GiB,1790GB/s,pcie=50GB/s, nor a card that is known: {}",
              text, known_cards());
-    devices.insert(devices.end(), static_cast<size_t>(count), {*card, whole});
+    devices.insert(devices.end(), count, {*card, whole});
 }
 
 }  // namespace

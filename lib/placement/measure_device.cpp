@@ -15,8 +15,8 @@
 namespace minim::placement {
 namespace {
 
-constexpr uint64_t k_most_copied_bytes = uint64_t{256} << 20;
-constexpr uint64_t k_least_copied_bytes = uint64_t{64} << 10;
+constexpr uint64_t k_max_copied_bytes = uint64_t{256} << 20;
+constexpr uint64_t k_min_copied_bytes = uint64_t{64} << 10;
 constexpr double k_long_copy_seconds = 5e-3;
 constexpr int k_copies = 5;
 constexpr const char* k_what = "measuring bandwidths";
@@ -39,7 +39,7 @@ double rate_of(uint64_t bytes, const Copy& copy) {
 }
 
 uint64_t copied_bytes(const backend::Backend& device) {
-    return std::min(k_most_copied_bytes, device.available_bytes() / 4);
+    return std::min(k_max_copied_bytes, device.available_bytes() / 4);
 }
 
 // Returns the bandwidth of the device's memory: a copy reads and writes each byte.
@@ -56,7 +56,7 @@ double measure_link(const backend::Backend& device) {
     const std::unique_ptr<backend::Memory> staging = device.allocate_staging(most, k_what);
     std::fill_n(staging->data(), most, std::byte{1});
     // Find a size that takes long enough to measure: a slow link reaches it with few bytes.
-    uint64_t bytes = std::min(k_least_copied_bytes, most);
+    uint64_t bytes = std::min(k_min_copied_bytes, most);
     while (bytes < most &&
            seconds_of([&] { device.write(to->data(), staging->data(), bytes); }) < k_long_copy_seconds)
         bytes = std::min(4 * bytes, most);

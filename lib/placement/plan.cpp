@@ -36,11 +36,11 @@ constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 
 // Limits for the rows of a prompt step if the plan chooses their number. More rows share each copy of an expert but need more
-// work space. They must leave decoding at least k_least_decode_part of its speed, and make prompts k_least_prompt_gain times as
+// work space. They must leave decoding at least k_min_decode_part of its speed, and make prompts k_min_prompt_gain times as
 // fast.
-constexpr int64_t k_most_ubatch = 8192;
-constexpr double k_least_decode_part = 0.99;
-constexpr double k_least_prompt_gain = 1.05;
+constexpr int64_t k_max_ubatch = 8192;
+constexpr double k_min_decode_part = 0.99;
+constexpr double k_min_prompt_gain = 1.05;
 
 constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
 
@@ -72,7 +72,7 @@ struct Sizes {
 
 // Returns the sizes without those of the KV cache.
 Sizes weight_sizes(const PlanRequest& request) {
-    const auto n = static_cast<size_t>(request.config.n_layer);
+    const int64_t n = request.config.n_layer;
     Sizes sizes;
     sizes.dense.resize(n);
     sizes.experts.resize(n);
@@ -83,7 +83,7 @@ Sizes weight_sizes(const PlanRequest& request) {
     sizes.expert_cycles.resize(n);
     for (const weights::WeightSpec& weight : request.weights) {
         const auto role = static_cast<Role>(weight.role);
-        const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
+        const int64_t layer = std::max(weight.layer, 0);
         if (role == Role::experts_norm) continue;  // a few kilobytes for offloaded experts
         const double seconds = static_cast<double>(weight.bytes()) / host_rate(request.host, weight.format);
         const double cycles = decode_cycles(weight.format, weight.rows, weight.cols);
@@ -224,16 +224,16 @@ class Planner {
 
     void read_rules() {
         said_ = request_.expert_devices;
-        said_.resize(static_cast<size_t>(n_layer_), k_free);
+        said_.resize(n_layer_, k_free);
         if (!request_.overrides.empty())
             wanted_ = wanted_places(parse_overrides(request_.overrides), n_layer_);
         for (const WantedPlace& place : wanted_)
             if (place.is_of_experts && !place.device.empty())
-                said_[static_cast<size_t>(place.layer)] = device_of(place.device, place.rule);
+                said_[place.layer] = device_of(place.device, place.rule);
         is_named_.resize(said_.size());
         for (size_t l = 0; l < said_.size(); ++l) is_named_[l] = said_[l] != k_free;
         for (int64_t layer = 0; layer < n_layer_; ++layer) {
-            int32_t& said = said_[static_cast<size_t>(layer)];
+            int32_t& said = said_[layer];
             if (said == k_free && is_host_layer(request_.n_host_experts, layer, n_layer_)) said = k_on_host;
         }
     }
@@ -241,7 +241,7 @@ class Planner {
     // Refuses rules that would split the experts of a layer, or move another tensor from its layer.
     void check_rules(const Plan& plan) const {
         for (const WantedPlace& place : wanted_) {
-            const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
+            const int64_t layer = std::max<int64_t>(place.layer, 0);
             const int32_t own = place.layer < 0 ? k_free : plan.layer_device[layer];
             const int32_t wanted = place.device.empty() ? own : device_of(place.device, place.rule);
             const bool is_free = place.is_of_experts && !is_named_[layer];
@@ -297,20 +297,19 @@ class Planner {
 
     Plan filled(const Counts& counts, bool may_cache) const {
         Plan plan;
-        plan.layer_device.assign(static_cast<size_t>(n_layer_), k_on_host);
-        plan.expert_device.assign(static_cast<size_t>(n_layer_), k_on_host);
-        plan.cached_part.assign(static_cast<size_t>(n_layer_), 0.0);
+        plan.layer_device.assign(n_layer_, k_on_host);
+        plan.expert_device.assign(n_layer_, k_on_host);
+        plan.cached_part.assign(n_layer_, 0.0);
         int64_t layer = n_layer_ - std::accumulate(counts.begin(), counts.end(), int64_t{0});
         for (size_t d = 0; d < counts.size(); ++d)
-            for (int64_t i = 0; i < counts[d]; ++i)
-                plan.layer_device[static_cast<size_t>(layer++)] = static_cast<int32_t>(d);
+            for (int64_t i = 0; i < counts[d]; ++i) plan.layer_device[layer++] = static_cast<int32_t>(d);
         for (const DeviceFacts& device : request_.devices) plan.devices.push_back({.name = device.name});
         plan.host.name = "cpu";
         plan.host.work_bytes = host_work_;
         for (size_t d = 0; d < plan.devices.size(); ++d) plan.devices[d].work_bytes = device_work_[d];
         add_dense(plan);
         for (size_t l = 0; l < said_.size(); ++l) {
-            if (said_[l] == k_elsewhere) plan.expert_device[l] = k_elsewhere;
+            if (said_[l] == k_on_other_device) plan.expert_device[l] = k_on_other_device;
             if (said_[l] >= k_on_host) add_experts(plan, l, said_[l]);
         }
         for (int32_t d = k_on_host; d < std::ssize(plan.devices); ++d) add_free_experts(plan, d, may_cache);
@@ -319,7 +318,7 @@ class Planner {
     }
 
     PlannedPlace& place(Plan& plan, int32_t device) const {
-        return device == k_on_host ? plan.host : plan.devices[static_cast<size_t>(device)];
+        return device == k_on_host ? plan.host : plan.devices[device];
     }
 
     void add_dense(Plan& plan) const {
@@ -368,7 +367,7 @@ class Planner {
     }
 
     uint64_t room_on(const Plan& plan, int32_t device) const {
-        const auto d = static_cast<size_t>(device);
+        const int64_t d = device;
         const uint64_t all = used(plan.devices[d]);
         return capacity(d) > all ? capacity(d) - all : 0;
     }
@@ -390,7 +389,7 @@ class Planner {
             all_cycles += sizes_.expert_cycles[l];
             tables += n * sizeof(backend::ExpertPlace);
         }
-        const auto d = static_cast<size_t>(device);
+        const int64_t d = device;
         if (request_.most_cache_bytes != UINT64_MAX) {
             const double part = static_cast<double>(layers.size()) / static_cast<double>(n_layer_);
             room =
@@ -733,14 +732,14 @@ int64_t next_ubatch(int64_t n_ubatch) {
 Plan place_with_best_ubatch(PlanRequest& request) {
     request.n_ubatch = runtime::k_default_step_rows;
     Plan best = Planner(request).place_all();
-    const double least_decode = k_least_decode_part * best.decode_tokens_per_second;
+    const double least_decode = k_min_decode_part * best.decode_tokens_per_second;
     if (!has_cache(best) || !best.fits || !has_all_rates(request)) return best;
     PlanRequest larger = request;
-    while (larger.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
+    while (larger.n_ubatch < std::min(k_max_ubatch, request.n_context)) {
         larger.n_ubatch = next_ubatch(larger.n_ubatch);
         Plan plan = Planner(larger).place_all();
         if (!plan.fits || plan.decode_tokens_per_second < least_decode) break;
-        if (plan.prompt_tokens_per_second < k_least_prompt_gain * best.prompt_tokens_per_second) continue;
+        if (plan.prompt_tokens_per_second < k_min_prompt_gain * best.prompt_tokens_per_second) continue;
         best = std::move(plan);
         request.n_ubatch = larger.n_ubatch;
     }

@@ -29,8 +29,8 @@ enum class FreeExperts {
 
 // Places of a layer's experts that are not the index of a device.
 inline constexpr int32_t k_on_host = -1;
-inline constexpr int32_t k_free = -2;       // no rule places them
-inline constexpr int32_t k_elsewhere = -3;  // on a device without layers, which is not in the plan
+inline constexpr int32_t k_free = -2;             // no rule places them
+inline constexpr int32_t k_on_other_device = -3;  // on a device without layers, which is not in the plan
 
 struct PlanRequest {
     const model::Config& config;

@@ -153,9 +153,7 @@ class Predictor {
     }
 
   private:
-    const DeviceFacts& facts_of(int32_t device) const {
-        return request_.devices[static_cast<size_t>(device)];
-    }
+    const DeviceFacts& facts_of(int32_t device) const { return request_.devices[device]; }
 
     Speed speed_of(int32_t device) const {
         if (device < 0)
@@ -202,7 +200,7 @@ class Predictor {
         const int32_t own = plan_.layer_device[layer];
         const double cached = plan_.cached_part[layer];
         const double on_host = expert_seconds(plan_.expert_device[layer], reads, n_rows, 1.0 - cached);
-        const DeviceFacts& device = request_.devices[static_cast<size_t>(own)];
+        const DeviceFacts& device = request_.devices[own];
         const auto n_expert = static_cast<double>(request_.config.n_expert);
         const auto rule = stream_rule(device, request_.host, request_.config, reads.experts / n_expert,
                                       static_cast<int64_t>(n_rows));
@@ -216,7 +214,7 @@ class Predictor {
     double crossing_seconds(int32_t own, int32_t experts, double n_rows) const {
         double link = 0.0;
         for (const int32_t device : {own, experts})
-            if (device >= 0) link = request_.devices[static_cast<size_t>(device)].link_bytes_per_second;
+            if (device >= 0) link = request_.devices[device].link_bytes_per_second;
         const double bytes = 2.0 * n_rows * static_cast<double>(request_.config.hidden) * sizeof(float);
         return k_hand_over_seconds + (link > 0.0 ? bytes / link : 0.0);
     }

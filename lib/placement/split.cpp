@@ -30,10 +30,10 @@ constexpr uint64_t k_spare_part = 100;
 constexpr uint64_t k_unlimited = uint64_t{1} << 60;
 
 constexpr int64_t k_any_context = 8192;
-constexpr int64_t k_least_whole_context = 2048;
-constexpr int64_t k_least_context = 256;
+constexpr int64_t k_min_whole_context = 2048;
+constexpr int64_t k_min_context = 256;
 // Rows of the largest step that anybody computes a prompt in.
-constexpr int64_t k_most_rows = 8192;
+constexpr int64_t k_max_rows = 8192;
 
 bool has_room_of_its_own(const backend::Backend& device) {
     return device.host() == nullptr && device.available_bytes() != UINT64_MAX;
@@ -71,7 +71,7 @@ class Splitting {
           weights_(weights),
           cache_bytes_(spread.expert_cache_bytes),
           ruled_(expert_devices(spread.experts, config.n_layer)),
-          fit_rows_(std::min(spread.fit_rows, runtime::k_most_step_rows)),
+          fit_rows_(std::min(spread.fit_rows, runtime::k_max_step_rows)),
           n_rows_(fit_rows_ > 0 ? fit_rows_ : runtime::k_default_step_rows) {}
 
     std::vector<Stage> stages(const Logger* log) {
@@ -113,8 +113,8 @@ class Splitting {
         for (int32_t d = k_on_host; d < std::ssize(spread_.devices); ++d) {
             const auto n = static_cast<int64_t>(std::ranges::count(on, d));
             if (n == 0) continue;
-            stages.push_back({d == k_on_host ? spread_.host : spread_.devices[static_cast<size_t>(d)], n});
-            device_of_stage.push_back(static_cast<size_t>(std::max(d, 0)));
+            stages.push_back({d == k_on_host ? spread_.host : spread_.devices[d], n});
+            device_of_stage.push_back(std::max(d, 0));
         }
         place_experts(spread_.experts, stages);
         size_t layer = 0;
@@ -198,7 +198,7 @@ class Splitting {
             } else if (device == spread_.host) {
                 places.push_back(k_on_host);
             } else if (found == spread_.devices.end()) {
-                places.push_back(k_elsewhere);
+                places.push_back(k_on_other_device);
             } else {
                 places.push_back(static_cast<int32_t>(found - spread_.devices.begin()));
             }
@@ -210,7 +210,7 @@ class Splitting {
     // experts.
     uint64_t work_bytes(size_t device, int64_t n_rows, int64_t n_context) const {
         Stage alone = {spread_.devices[device], config_.n_layer};
-        alone.experts.assign(static_cast<size_t>(config_.n_layer), spread_.host);
+        alone.experts.assign(config_.n_layer, spread_.host);
         alone.cache_bytes = caches() ? 1 : 0;  // any size makes the work space of shared experts count
         auto work = runtime::step_bytes({&alone, 1}, model::step_shape(config_), n_rows, n_context);
         uint64_t bytes = work[alone.backend.get()];
@@ -301,18 +301,18 @@ class Splitting {
             } catch (const Error& error) {
                 const bool is_short = error.status() == Status::out_of_device_memory &&
                                       error.facts().requested > error.facts().available;
-                if (!is_short || n_context <= least(k_least_context)) throw;
+                if (!is_short || n_context <= least(k_min_context)) throw;
                 return std::nullopt;
             }
         };
         int64_t context = wanted;
         std::optional<std::vector<Stage>> stages = split_if_possible(context);
         while (!stages) {
-            context = least(std::max(context / 2, k_least_context));
+            context = least(std::max(context / 2, k_min_context));
             stages = split_if_possible(context);
         }
         if (is_whole(*stages)) return context;
-        for (int64_t shorter = context / 2; shorter >= least(k_least_whole_context); shorter /= 2)
+        for (int64_t shorter = context / 2; shorter >= least(k_min_whole_context); shorter /= 2)
             if (is_whole(split_for(shorter))) return shorter;
         const auto kv_is_larger_than_cache = [&] {
             uint64_t cache = 0;
@@ -324,7 +324,7 @@ class Splitting {
             }
             return kv > cache;
         };
-        while (kv_is_larger_than_cache() && context / 2 >= least(k_least_context)) context /= 2;
+        while (kv_is_larger_than_cache() && context / 2 >= least(k_min_context)) context /= 2;
         return context;
     }
 
@@ -339,8 +339,8 @@ class Splitting {
         for (Stage& stage : stages) {
             if (stage.cache_bytes == 0) continue;
             const auto device = std::ranges::find(spread_.devices, stage.backend);
-            const auto i = static_cast<size_t>(device - spread_.devices.begin());
-            stage.stream = stream_rule(rates_->devices[i], rates_->host, config_, expert_bytes, k_most_rows);
+            const int64_t i = device - spread_.devices.begin();
+            stage.stream = stream_rule(rates_->devices[i], rates_->host, config_, expert_bytes, k_max_rows);
         }
     }
 

@@ -88,7 +88,7 @@ RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64
     const int64_t token_bytes = keys ? layout.k_token_bytes() : layout.v_token_bytes();
     RowMatrix values(n_positions, layout.head_dim);
     for (int64_t p = 0; p < n_positions; ++p) {
-        const std::byte* page = row.sequence->pages[static_cast<size_t>(p / backend::k_kv_page_tokens)];
+        const std::byte* page = row.sequence->pages[p / backend::k_kv_page_tokens];
         const std::byte* slot = page + offset + p % backend::k_kv_page_tokens * token_bytes;
         traits(format).decode_row(slot, layout.head_dim, values.data() + p * layout.head_dim);
     }
@@ -96,9 +96,9 @@ RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64
 }
 
 void store_row(const AttendArgs& args, int64_t i) {
-    const KvRow& row = args.rows[static_cast<size_t>(i)];
+    const KvRow& row = args.rows[i];
     const KvLayout& layout = *row.sequence->layout;
-    std::byte* page = row.sequence->pages[static_cast<size_t>(row.position / backend::k_kv_page_tokens)];
+    std::byte* page = row.sequence->pages[row.position / backend::k_kv_page_tokens];
     const int64_t slot = row.position % backend::k_kv_page_tokens;
     for (int64_t head = 0; head < args.n_head_kv; ++head) {
         const int64_t at = (i * args.n_head_kv + head) * args.head_dim;
@@ -112,7 +112,7 @@ void store_row(const AttendArgs& args, int64_t i) {
 }
 
 void attend_row(const AttendArgs& args, int64_t i) {
-    const KvRow& row = args.rows[static_cast<size_t>(i)];
+    const KvRow& row = args.rows[i];
     const int64_t n_positions = row.position + 1;
     const int64_t group = args.n_head / args.n_head_kv;
     const float scale = 1.0F / std::sqrt(static_cast<float>(args.head_dim));
@@ -171,7 +171,7 @@ class ReferenceBackend : public backend::HostDevice {
         for (int64_t i = 0; i < args.n; ++i) {
             float* q = args.q + i * args.n_head * args.head_dim;
             float* k = args.k + i * args.n_head_kv * args.head_dim;
-            const int64_t position = args.rows[static_cast<size_t>(i)].position;
+            const int64_t position = args.rows[i].position;
             const auto norm = [&](float* heads, int64_t n_head, const Vector& weight) {
                 for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
                     rms_norm(heads + at, weight, args.norm_eps, heads + at);
@@ -182,7 +182,7 @@ class ReferenceBackend : public backend::HostDevice {
                 rotate(q + head * args.head_dim, position, args.rope_frequency);
             for (int64_t head = 0; head < args.n_head_kv; ++head)
                 rotate(k + head * args.head_dim, position, args.rope_frequency);
-            if (args.rows[static_cast<size_t>(i)].sequence->layout->rotates_keys()) {
+            if (args.rows[i].sequence->layout->rotates_keys()) {
                 backend::hadamard_rows(q, args.n_head, args.head_dim);
                 backend::hadamard_rows(k, args.n_head_kv, args.head_dim);
             }
@@ -194,7 +194,7 @@ class ReferenceBackend : public backend::HostDevice {
     void route(Scratch&, const float* h, int64_t n, const Matrix& router, const Vector& bias, int64_t n_used,
                int32_t* ids, float* gates) const override {
         const RowMatrix score = multiply(h, n, router).unaryExpr(&sigmoid);
-        std::vector<int32_t> order(static_cast<size_t>(router.rows));
+        std::vector<int32_t> order(router.rows);
         for (int64_t i = 0; i < n; ++i) {
             // NaN sorts last: comparisons with NaN itself would not define an order.
             const auto biased = [&](int32_t e) {
@@ -205,10 +205,10 @@ class ReferenceBackend : public backend::HostDevice {
             std::stable_sort(order.begin(), order.end(),
                              [&](int32_t a, int32_t b) { return biased(a) > biased(b); });
             float total = 0.0F;
-            for (int64_t s = 0; s < n_used; ++s) total += score(i, order[static_cast<size_t>(s)]);
+            for (int64_t s = 0; s < n_used; ++s) total += score(i, order[s]);
             total = std::max(total, 0x1p-14F);
             for (int64_t s = 0; s < n_used; ++s) {
-                const int32_t expert = order[static_cast<size_t>(s)];
+                const int32_t expert = order[s];
                 ids[i * n_used + s] = expert;
                 gates[i * n_used + s] = score(i, expert) / total;
             }
@@ -238,15 +238,14 @@ class ReferenceBackend : public backend::HostDevice {
             const auto count = static_cast<int64_t>(slots.size());
             RowMatrix input(count, hidden);
             for (int64_t i = 0; i < count; ++i) {
-                input.row(i) = Eigen::Map<const Eigen::RowVectorXf>(
-                    h + slots[static_cast<size_t>(i)] / n_used * hidden, hidden);
+                input.row(i) = Eigen::Map<const Eigen::RowVectorXf>(h + slots[i] / n_used * hidden, hidden);
             }
             const RowMatrix gate = multiply(input.data(), count, weights.gate.matrix(e));
             const RowMatrix up = multiply(input.data(), count, weights.up.matrix(e));
             const RowMatrix activated =
                 gate.binaryExpr(up, [](float g, float u) { return g * sigmoid(g) * u; });
             const RowMatrix result = multiply(activated.data(), count, weights.down.matrix(e));
-            for (int64_t i = 0; i < count; ++i) output.row(slots[static_cast<size_t>(i)]) = result.row(i);
+            for (int64_t i = 0; i < count; ++i) output.row(slots[i]) = result.row(i);
         }
     }
 

@@ -48,7 +48,7 @@ struct Architecture {
     // h = input of the experts, on a device that has a layer's experts but not its attention.
     std::function<void(const backend::Backend&, backend::Scratch&, const float* x, int64_t n, int64_t layer,
                        float* h)>
-        normalise_elsewhere;
+        normalise_on_another_stage;
     // The weights of a layer's experts, wherever they are.
     std::function<const backend::ExpertWeights&(int64_t layer)> experts;
     // x += what a layer adds besides its chosen experts, from h; empty: nothing.

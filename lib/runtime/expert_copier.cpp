@@ -50,25 +50,25 @@ ExpertCopier::ExpertCopier(const backend::Backend& device, std::span<const Poole
 
 void ExpertCopier::start(const WeightSpec& weight, const ExpertStack& on_host, int64_t expert,
                          std::byte* to) {
-    const Matrix held = on_host.matrix(expert);
+    const Matrix stored = on_host.matrix(expert);
     const Copy copy = copy_of(device_, weight, on_host);
     if (copy == Copy::buffered) {
         device_.synchronize(*stream_);  // the matrix before has left the buffer
         const std::span<std::byte> rows(buffer_->data(), weight.bytes());
-        weights::read_stored_rows(weight, held, reader_, rows);
+        weights::read_stored_rows(weight, stored, reader_, rows);
         device_.upload(*stream_, to, rows.data(), rows.size());
         return;
     }
     // The rows of a split matrix lie in several places.
-    for (int64_t row = 0; row < held.rows;) {
-        int64_t end = held.rows;
-        if (held.split != nullptr) end = *std::ranges::upper_bound(held.split->first_row, row);
-        device_.upload(*stream_, to + row * held.row_bytes, held.row(row),
-                       static_cast<uint64_t>((end - row) * held.row_bytes));
+    for (int64_t row = 0; row < stored.rows;) {
+        int64_t end = stored.rows;
+        if (stored.split != nullptr) end = *std::ranges::upper_bound(stored.split->first_row, row);
+        device_.upload(*stream_, to + row * stored.row_bytes, stored.row(row),
+                       static_cast<uint64_t>((end - row) * stored.row_bytes));
         row = end;
     }
     if (copy == Copy::panels)
-        device_.adopt(*stream_, {&to, 1}, {to, held.format, held.rows, held.cols, held.row_bytes});
+        device_.adopt(*stream_, {&to, 1}, {to, stored.format, stored.rows, stored.cols, stored.row_bytes});
 }
 
 void ExpertCopier::finish() {

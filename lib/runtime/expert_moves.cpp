@@ -14,7 +14,7 @@ namespace {
 // Tokens after which a use counts half.
 constexpr double k_half_life = 256.0;
 // After this number of half lives the counts are scaled down again, long before they overflow a double.
-constexpr double k_most_half_lives = 512.0;
+constexpr double k_max_half_lives = 512.0;
 // An expert moves in only if its count is larger than its victim's by this factor: else two experts with similar counts
 // would replace each other again and again.
 constexpr double k_lead = 1.25;
@@ -35,13 +35,13 @@ double ExpertPool::use_weight() const {
 void ExpertPool::note(int64_t layer, std::span<const int32_t> ids) {
     if (!counts_uses_) return;
     const std::lock_guard lock(mutex_);
-    Slot& of = slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
+    Slot& of = slots_[slot_of_[layer]];
     const double weight = use_weight();
     for (const int32_t id : ids) {
         const auto e = static_cast<size_t>(id);
         of.score[e] += weight;
         of.is_used[e] = 1;
-        ++(of.elsewhere[e] != 0 ? state_.n_hits : state_.n_misses);
+        ++(of.is_on_device[e] != 0 ? state_.n_hits : state_.n_misses);
     }
 }
 
@@ -71,14 +71,13 @@ void ExpertPool::finish_moves() {
             }
         }
         if (place.has_failed) {
-            slots_[static_cast<size_t>(place.next.slot)].place_of[static_cast<size_t>(place.next.expert)] =
-                -1;
+            slots_[place.next.slot].place_of[place.next.expert] = -1;
             place.next = Expert{};
             place.state = PlaceState::free;
             continue;
         }
         ++state_.n_moves;
-        state_.moved_bytes += place_bytes(layers_[static_cast<size_t>(place.next.slot)]);
+        state_.moved_bytes += place_bytes(layers_[place.next.slot]);
         appear(place);
     }
 }
@@ -107,7 +106,7 @@ void ExpertPool::end_step(int64_t n_tokens) {
     if (moves_ != ExpertMoves::fixed)
         for (PlaceClass& of : classes_) choose_moves(of);
     for (Slot& of : slots_) std::ranges::fill(of.is_used, uint8_t{0});
-    if (static_cast<double>(n_tokens_) < k_most_half_lives * k_half_life) return;
+    if (static_cast<double>(n_tokens_) < k_max_half_lives * k_half_life) return;
     const double weight = use_weight();
     for (Slot& of : slots_)
         for (double& score : of.score) score /= weight;
@@ -121,9 +120,8 @@ std::vector<ExpertPool::Expert> ExpertPool::candidates(const PlaceClass& of) con
         for (size_t e = 0; e < slots_[s].is_used.size(); ++e)
             if (slots_[s].is_used[e] != 0 && slots_[s].place_of[e] < 0)
                 all.push_back({static_cast<int32_t>(s), static_cast<int32_t>(e)});
-    std::ranges::stable_sort(all, std::greater{}, [&](const Expert& expert) {
-        return slots_[static_cast<size_t>(expert.slot)].score[static_cast<size_t>(expert.expert)];
-    });
+    std::ranges::stable_sort(all, std::greater{},
+                             [&](const Expert& expert) { return slots_[expert.slot].score[expert.expert]; });
     return all;
 }
 
@@ -134,7 +132,7 @@ std::vector<size_t> ExpertPool::victims(const PlaceClass& of) const {
         const Place& place = places_[p];
         if (place.state == PlaceState::free) all.emplace_back(-1.0, p);
         if (place.state != PlaceState::here) continue;
-        const Slot& slot = slots_[static_cast<size_t>(place.holds.slot)];
+        const Slot& slot = slots_[place.holds.slot];
         const auto e = static_cast<size_t>(place.holds.expert);
         if (slot.is_used[e] == 0) all.emplace_back(slot.score[e], p);
     }
@@ -158,11 +156,11 @@ void ExpertPool::choose_moves(PlaceClass& of) {
     const std::vector<size_t> room = victims(of);
     for (size_t i = 0; i < std::min({n, wanted.size(), room.size()}); ++i) {
         Place& place = places_[room[i]];
-        Slot& to = slots_[static_cast<size_t>(wanted[i].slot)];
+        Slot& to = slots_[wanted[i].slot];
         const auto e = static_cast<size_t>(wanted[i].expert);
         if (place.state == PlaceState::here) {
-            const Slot& from = slots_[static_cast<size_t>(place.holds.slot)];
-            if (to.score[e] <= k_lead * from.score[static_cast<size_t>(place.holds.expert)]) return;
+            const Slot& from = slots_[place.holds.slot];
+            if (to.score[e] <= k_lead * from.score[place.holds.expert]) return;
         }
         place.state = PlaceState::leaving;
         place.next = wanted[i];
@@ -188,8 +186,8 @@ void ExpertPool::move_experts() {
         } catch (const std::exception& error) {
             has_failed = true;
             if (!std::exchange(has_warned, true))
-                log_.warning("an expert of layer {} was not copied to {}: {}",
-                             layers_[static_cast<size_t>(expert.slot)].layer, device_.name(), error.what());
+                log_.warning("an expert of layer {} was not copied to {}: {}", layers_[expert.slot].layer,
+                             device_.name(), error.what());
         }
         lock.lock();
         place.is_done = true;

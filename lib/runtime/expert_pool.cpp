@@ -50,7 +50,7 @@ void ExpertPool::make_slots(int64_t first_layer) {
         const auto n = static_cast<size_t>(layer.on_host->n_expert());
         slot.on_host = *layer.on_host;
         slot.on_device = shapes_on(device_, layer);
-        slot.elsewhere.assign(n, 0);
+        slot.is_on_device.assign(n, 0);
         slot.place_of.assign(n, -1);
         slot.score.assign(n, 0.0);
         slot.is_used.assign(n, 0);
@@ -62,13 +62,13 @@ void ExpertPool::make_slots(int64_t first_layer) {
     tables_ = device_.allocate(table_bytes, "tables of experts", backend::MemoryUse::weights);
     auto* table = reinterpret_cast<ExpertPlace*>(tables_->data());
     for (Slot& slot : slots_) {
-        const size_t n = slot.elsewhere.size();
+        const size_t n = slot.is_on_device.size();
         const std::vector<ExpertPlace> none(n);
         slot.table = std::exchange(table, table + n);
         device_.write(reinterpret_cast<std::byte*>(slot.table), std::as_bytes(std::span(none)).data(),
                       n * sizeof(ExpertPlace));
         slot.on_device.places = slot.table;
-        slot.on_host.elsewhere = slot.elsewhere.data();
+        slot.on_host.is_on_device = slot.is_on_device.data();
     }
 }
 
@@ -85,9 +85,8 @@ void ExpertPool::pin(const backend::HostDevice& host, std::span<const std::span<
     }
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::unique_ptr<backend::Pinned>> pinned(pieces.size());
-    weights::run_tasks_that_throw(&host, std::ssize(pieces), [&](int64_t i, int32_t) {
-        pinned[static_cast<size_t>(i)] = device_.pin(pieces[static_cast<size_t>(i)]);
-    });
+    weights::run_tasks_that_throw(&host, std::ssize(pieces),
+                                  [&](int64_t i, int32_t) { pinned[i] = device_.pin(pieces[i]); });
     uint64_t done = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
         if (pinned[i] == nullptr) continue;
@@ -154,13 +153,12 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
             for (const size_t s : of.slots) order.push_back({static_cast<int32_t>(s), e});
         if (!uses.empty()) {
             const auto count = [&](const Expert& expert) {
-                const auto layer = static_cast<size_t>(layers_[static_cast<size_t>(expert.slot)].layer);
-                return uses[layer][static_cast<size_t>(expert.expert)];
+                const auto layer = static_cast<size_t>(layers_[expert.slot].layer);
+                return uses[layer][expert.expert];
             };
             std::ranges::stable_sort(order, std::greater{}, count);
             for (const Expert& expert : order)
-                slots_[static_cast<size_t>(expert.slot)].score[static_cast<size_t>(expert.expert)] =
-                    static_cast<double>(count(expert));
+                slots_[expert.slot].score[expert.expert] = static_cast<double>(count(expert));
         }
         for (size_t i = 0; i < of.places.size(); ++i) places_[of.places[i]].next = order[i];
     }
@@ -169,19 +167,19 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
 void ExpertPool::fill_first(const backend::HostDevice& host) {
     if (places_.empty()) return;
     std::vector<ExpertCopier> copiers;
-    copiers.reserve(static_cast<size_t>(host.n_threads()));
+    copiers.reserve(host.n_threads());
     for (int32_t i = 0; i < host.n_threads(); ++i) copiers.emplace_back(device_, layers_, reader_);
     weights::run_tasks_that_throw(&host, std::ssize(places_), [&](int64_t i, int32_t thread) {
-        const Place& place = places_[static_cast<size_t>(i)];
-        copy_expert(place.next, place.data, copiers[static_cast<size_t>(thread)]);
+        const Place& place = places_[i];
+        copy_expert(place.next, place.data, copiers[thread]);
     });
     for (Place& place : places_) appear(place);
 }
 
 // Copies the three matrices of an expert to a place that no table names.
 void ExpertPool::copy_expert(const Expert& expert, std::byte* to, ExpertCopier& copier) const {
-    const PooledLayer& layer = layers_[static_cast<size_t>(expert.slot)];
-    const Slot& slot = slots_[static_cast<size_t>(expert.slot)];
+    const PooledLayer& layer = layers_[expert.slot];
+    const Slot& slot = slots_[expert.slot];
     const auto copy = [&](const WeightSpec& weight, const ExpertStack& on_host, const ExpertStack& stack) {
         copier.start(weight, on_host, expert.expert, to);
         if (is_left_to_pack(device_, weight, on_host)) {
@@ -201,13 +199,13 @@ void ExpertPool::copy_expert(const Expert& expert, std::byte* to, ExpertCopier& 
 void ExpertPool::appear(Place& place) {
     place.holds = std::exchange(place.next, Expert{});
     place.state = PlaceState::here;
-    Slot& slot = slots_[static_cast<size_t>(place.holds.slot)];
-    const PooledLayer& layer = layers_[static_cast<size_t>(place.holds.slot)];
+    Slot& slot = slots_[place.holds.slot];
+    const PooledLayer& layer = layers_[place.holds.slot];
     const auto e = static_cast<size_t>(place.holds.expert);
     const ExpertPlace entry = place_at(layer, place.holds.expert, place.data);
     device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&entry),
                   sizeof(entry));
-    slot.elsewhere[e] = 1;
+    slot.is_on_device[e] = 1;
     slot.place_of[e] = static_cast<int32_t>(&place - places_.data());
     ++slot.n_here;
 }
@@ -216,12 +214,12 @@ void ExpertPool::appear(Place& place) {
 void ExpertPool::vanish(Place& place) {
     const Expert expert = std::exchange(place.holds, Expert{});
     if (expert.slot < 0) return;
-    Slot& slot = slots_[static_cast<size_t>(expert.slot)];
+    Slot& slot = slots_[expert.slot];
     const auto e = static_cast<size_t>(expert.expert);
     const ExpertPlace none;
     device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&none),
                   sizeof(none));
-    slot.elsewhere[e] = 0;
+    slot.is_on_device[e] = 0;
     slot.place_of[e] = -1;
     --slot.n_here;
 }

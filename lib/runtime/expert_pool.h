@@ -96,7 +96,7 @@ class ExpertPool {
     const backend::ExpertWeights& on_device(int64_t layer) const { return slot(layer).on_device; }
     const backend::ExpertWeights& on_host(int64_t layer) const { return slot(layer).on_host; }
     bool has(int64_t layer) const noexcept {
-        return layer >= 0 && layer < std::ssize(slot_of_) && slot_of_[static_cast<size_t>(layer)] >= 0;
+        return layer >= 0 && layer < std::ssize(slot_of_) && slot_of_[layer] >= 0;
     }
 
     // Counts the experts that the running step has chosen in a layer. Any thread.
@@ -104,9 +104,7 @@ class ExpertPool {
 
     // Returns null if no step copies experts.
     ExpertStream* stream() const noexcept { return stream_.get(); }
-    const PooledLayer& layer(int64_t layer_of_stage) const {
-        return layers_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer_of_stage)])];
-    }
+    const PooledLayer& layer(int64_t layer_of_stage) const { return layers_[slot_of_[layer_of_stage]]; }
     // Counts experts that the running step has copied. Any thread.
     void note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts);
 
@@ -124,7 +122,7 @@ class ExpertPool {
     struct Slot {  // of a pooled layer
         backend::ExpertWeights on_device, on_host;
         backend::ExpertPlace* table = nullptr;  // of the device, in its memory
-        std::vector<uint8_t> elsewhere;         // 1: on the device
+        std::vector<uint8_t> is_on_device;      // 1: on the device
         std::vector<int32_t> place_of;          // -1: none; set also for experts on their way
         std::vector<double> score;              // uses, each counted more than those before it (use_weight())
         std::vector<uint8_t> is_used;           // in the running step
@@ -149,9 +147,7 @@ class ExpertPool {
         std::vector<size_t> slots;
         std::vector<size_t> places;
     };
-    const Slot& slot(int64_t layer) const {
-        return slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
-    }
+    const Slot& slot(int64_t layer) const { return slots_[slot_of_[layer]]; }
     void make_slots(int64_t first_layer);
     void pin(const backend::HostDevice& host, std::span<const std::span<const std::byte>> memory);
     uint64_t make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options);

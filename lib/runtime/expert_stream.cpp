@@ -15,7 +15,7 @@ using weights::WeightSpec;
 
 // Copies of pinned memory take no time of these threads. Of other memory a thread copies some 5 GB/s, a link takes 12 to 50 GB/s,
 // and the host's other threads go on computing experts.
-constexpr int32_t k_most_copiers = 8;
+constexpr int32_t k_max_copiers = 8;
 constexpr int32_t k_threads_a_copier = 4;
 
 }  // namespace
@@ -26,8 +26,8 @@ ExpertStream::ExpertStream(const backend::Backend& device, const backend::HostDe
     : device_(device),
       rule_(rule),
       space_(space),
-      threads_(std::clamp(host.n_threads() / k_threads_a_copier, 1, k_most_copiers)),
-      to_pack_(static_cast<size_t>(space.chunk_experts)) {
+      threads_(std::clamp(host.n_threads() / k_threads_a_copier, 1, k_max_copiers)),
+      to_pack_(space.chunk_experts) {
     constexpr const char* k_what = "experts on their way";
     memory_ = device.allocate(space.device_bytes(), k_what);
     std::byte* next = memory_->data();
@@ -56,9 +56,9 @@ void ExpertStream::copy(const PooledLayer& layer, std::span<const int32_t> exper
     const auto* table = reinterpret_cast<const ExpertPlace*>(table_->data());
     weights::FirstError error;
     threads_.run(3 * std::ssize(experts), [&](int64_t i, int32_t thread) {
-        const int32_t expert = experts[static_cast<size_t>(i / 3)];
-        const auto e = static_cast<size_t>(expert);
-        ExpertCopier& copier = copiers_[static_cast<size_t>(thread)];
+        const int32_t expert = experts[i / 3];
+        const int64_t e = expert;
+        ExpertCopier& copier = copiers_[thread];
         const auto start = [&](const WeightSpec& weight, const ExpertStack& on_host, const std::byte* place) {
             error.run([&] { copier.start(weight, on_host, expert, const_cast<std::byte*>(place)); });
         };
@@ -78,8 +78,7 @@ void ExpertStream::fill(size_t area, const PooledLayer& layer, const ExpertWeigh
     const std::span table(reinterpret_cast<ExpertPlace*>(table_->data()), layer.gate.size());
     std::ranges::fill(table, ExpertPlace{});
     for (size_t i = 0; i < experts.size(); ++i)
-        table[static_cast<size_t>(experts[i])] =
-            place_at(layer, experts[i], to.data + i * place_bytes(layer));
+        table[experts[i]] = place_at(layer, experts[i], to.data + i * place_bytes(layer));
     copy(layer, experts);
     const auto pack_rows = [&](const ExpertStack& stack, const WeightSpec& weight, const ExpertStack& on_host,
                                const std::byte* ExpertPlace::*matrix) {

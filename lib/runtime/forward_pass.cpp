@@ -16,7 +16,7 @@ namespace {
 
 // The maximum number of rows of a step in which the host's threads stay awake. With more rows a layer takes milliseconds, so the
 // time to wake the threads does not matter.
-constexpr int64_t k_most_awake_rows = 64;
+constexpr int64_t k_max_awake_rows = 64;
 
 // Returns the backend that computes on host memory in a step with devices; null: there is none, or no device.
 const backend::HostDevice* host_beside_devices(std::span<const Stage> stages) {
@@ -90,8 +90,8 @@ void ForwardPass::leave_rows_out(Step& step, StageSpace& space) const {
 }
 
 void ForwardPass::observe(int64_t layer, const Activations& a, const Step& step) const {
-    std::vector<float> x(static_cast<size_t>(a.n * architecture_.shape.hidden));
-    std::vector<float> gates(static_cast<size_t>(a.n * architecture_.shape.n_expert_used));
+    std::vector<float> x(a.n * architecture_.shape.hidden);
+    std::vector<float> gates(a.n * architecture_.shape.n_expert_used);
     std::vector<int32_t> ids(gates.size());
     const auto fetch = [&](auto& to, const void* from) {
         a.backend.download(a.scratch, reinterpret_cast<std::byte*>(to.data()),
@@ -132,7 +132,7 @@ void ForwardPass::layers(const Part& part, Step& step) const {
 
 // Adds, for the layer with which a part ends, the experts to x, on the device that has them. x is sent there and back.
 // The order of additions is that of a single device.
-void ForwardPass::experts_elsewhere(const Part& part, Step& step) const {
+void ForwardPass::experts_offloaded(const Part& part, Step& step) const {
     const int64_t layer = first_layer_[part.stage] + part.end;
     StageSpace& stage = step.space.stages_[part.stage];
     ExpertSpace& away = stage.experts_on(*stages_[part.stage].experts_of(part.end));
@@ -147,7 +147,7 @@ void ForwardPass::experts_elsewhere(const Part& part, Step& step) const {
          passing + float_bytes(step.space.n_rows_, hidden));
     // The choices of a lost device are not valid experts, so the loss must be detected before the experts are looked up.
     here.backend.wait(here.scratch);
-    architecture_.normalise_elsewhere(there.backend, there.scratch, away.x, n, layer, away.h);
+    architecture_.normalise_on_another_stage(there.backend, there.scratch, away.x, n, layer, away.h);
     there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates, n_used,
                           architecture_.experts(layer), away.x);
     pass(there, away.x, here, stage.x, n * hidden, passing);
@@ -194,7 +194,7 @@ bool ForwardPass::begin_recorded(const Part& part, Step& step) const {
     batch.rows = std::span(stage.rows).first(step.rows.size());
     batch.n_head = architecture_.shape.n_head;
     batch.n_head_kv = architecture_.shape.n_head_kv;
-    batch.calls = &part_keys_[static_cast<size_t>(2 * first + (has_queries ? 1 : 0))];
+    batch.calls = &part_keys_[2 * first + (has_queries ? 1 : 0)];
     return stage.backend->begin_step(*stage.scratch, batch);
 }
 
@@ -242,7 +242,7 @@ void ForwardPass::compute_stage(size_t stage_index, Step& step) const {
         const Part part = part_from(stage_index, begin);
         run(part, step);
         if (part.end == stages_[stage_index].n_layer || step.n == 0) return;
-        experts_elsewhere(part, step);
+        experts_offloaded(part, step);
         begin = part.end;
     }
 }
@@ -277,7 +277,7 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
     // A device works for some 60 us between two jobs of the host's threads: they would fall asleep in each layer.
     std::optional<ThreadPool::Awake> awake;
-    if (host_beside_devices_ != nullptr && std::ssize(rows) <= k_most_awake_rows) {
+    if (host_beside_devices_ != nullptr && std::ssize(rows) <= k_max_awake_rows) {
         const ThreadPool* pool = host_beside_devices_->threads_for(std::ssize(rows));
         if (pool != nullptr) awake.emplace(*pool);
     }
@@ -286,7 +286,7 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
             std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
         space.logits_->begin(n_wanted, output);
         const int64_t n = std::ssize(rows);
-        const bool is_repeatable = !observer && n_wanted == n && n <= backend::k_most_shortlist_rows;
+        const bool is_repeatable = !observer && n_wanted == n && n <= backend::k_max_top_k_rows;
         Step step = {rows, space, cancel, observer, n_wanted, is_repeatable, n};
         std::deque<ExpertPool::Step> pool_steps;
         for (size_t s = 0; s < stages_.size(); ++s) {
@@ -316,7 +316,7 @@ void ForwardPass::fetch_logits(StepSpace& space, int64_t wanted_row, float* logi
     space.logits_->fetch_row(last.side(), last.h, wanted_row, logits, architecture_);
 }
 
-Shortlist ForwardPass::shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const {
+TopK ForwardPass::top_k(StepSpace& space, int64_t wanted_row, const TopKQuery& query) const {
     const StageSpace& last = space.stages_.back();
     return space.logits_->ask_again(last.side(), last.h, wanted_row, query, architecture_);
 }

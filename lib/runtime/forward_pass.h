@@ -12,7 +12,7 @@
 
 #include "backend/host_device.h"
 #include "base/cancel.h"
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "runtime/architecture.h"
 #include "runtime/expert_pool.h"
 #include "runtime/logits.h"
@@ -52,7 +52,7 @@ class ForwardPass {
 
     // Return the top-k of one row, and all logits of one row, of the last step in a space that keeps its logits. Rows
     // are counted among those that requested logits. Both throw device_lost.
-    Shortlist shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const;
+    TopK top_k(StepSpace& space, int64_t wanted_row, const TopKQuery& query) const;
     void fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const;
 
   private:
@@ -97,7 +97,7 @@ class ForwardPass {
     bool begin_recorded(const Part& part, Step& step) const;
     void operations(const Part& part, Step& step) const;
     void layers(const Part& part, Step& step) const;
-    void experts_elsewhere(const Part& part, Step& step) const;
+    void experts_offloaded(const Part& part, Step& step) const;
     void leave_rows_out(Step& step, StageSpace& space) const;
     void fetch_logits_of_groups(Step& step) const;
     void observe(int64_t layer, const Activations& a, const Step& step) const;

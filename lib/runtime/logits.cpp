@@ -10,7 +10,7 @@ namespace minim::runtime {
 namespace {
 
 uint64_t group_bytes(int64_t n_vocab, int64_t n_rows) {
-    return float_bytes(std::min(n_rows, backend::k_most_shortlist_rows), n_vocab);
+    return float_bytes(std::min(n_rows, backend::k_max_top_k_rows), n_vocab);
 }
 
 }  // namespace
@@ -18,18 +18,17 @@ uint64_t group_bytes(int64_t n_vocab, int64_t n_rows) {
 Logits::Logits(const Stage& last, int64_t n_vocab, int64_t n_rows) : n_vocab_(n_vocab) {
     if (last.is_on_host()) return;
     memory_ = last.backend->allocate(group_bytes(n_vocab, n_rows), "logits");
-    if (last.backend->makes_shortlists())
-        shortlists_ = std::make_unique<ShortlistSpace>(*last.backend, n_rows);
+    if (last.backend->makes_top_k()) top_k_lists_ = std::make_unique<TopKSpace>(*last.backend, n_rows);
 }
 
 uint64_t Logits::device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows) {
     if (last.is_on_host()) return 0;
     const uint64_t bytes = group_bytes(n_vocab, n_rows);
-    return last.backend->makes_shortlists() ? bytes + ShortlistSpace::device_bytes(n_rows) : bytes;
+    return last.backend->makes_top_k() ? bytes + TopKSpace::device_bytes(n_rows) : bytes;
 }
 
 int64_t Logits::group_rows() const noexcept {
-    return memory_ ? backend::k_most_shortlist_rows : std::max<int64_t>(n_wanted_, 1);
+    return memory_ ? backend::k_max_top_k_rows : std::max<int64_t>(n_wanted_, 1);
 }
 
 int64_t Logits::count_of(int64_t first) const noexcept {
@@ -39,7 +38,7 @@ int64_t Logits::count_of(int64_t first) const noexcept {
 void Logits::begin(int64_t n_wanted, const StepOutput& output) {
     if (!output.queries.empty() && (!stay() || std::ssize(output.queries) != n_wanted))
         fail_internal("{} top-k queries for {} rows of logits", output.queries.size(), n_wanted);
-    if (!output.queries.empty()) shortlists_->ask(output.queries);
+    if (!output.queries.empty()) top_k_lists_->ask(output.queries);
     output_ = output;
     n_wanted_ = n_wanted;
     first_ = 0;
@@ -57,14 +56,14 @@ void Logits::project(const Side& last, const float* h, int64_t first, const Arch
 }
 
 void Logits::upload_queries(const Side& last, int64_t first) {
-    if (has_queries()) shortlists_->upload(last.scratch, first);
+    if (has_queries()) top_k_lists_->upload(last.scratch, first);
 }
 
 void Logits::compute(const Side& last, const float* h, int64_t first, const Architecture& architecture) {
     project(last, h, first, architecture);
     if (has_queries())
-        last.backend.shortlist(last.scratch, on_device(first), count_of(first), n_vocab_,
-                               shortlists_->task(first));
+        last.backend.top_k(last.scratch, on_device(first), count_of(first), n_vocab_,
+                           top_k_lists_->task(first));
 }
 
 void Logits::download(const Side& last, int64_t first, int64_t count, float* logits) const {
@@ -78,9 +77,9 @@ void Logits::fetch(const Side& last, int64_t first) {
         if (output_.logits != nullptr) download(last, row, count, output_.logits + row * n_vocab_);
     };
     if (!has_queries()) return fetch_rows(first, count_of(first));
-    shortlists_->download(last.scratch, first);
+    top_k_lists_->download(last.scratch, first);
     for (int64_t row = first; row < first + count_of(first); ++row)
-        if (output_.queries[static_cast<size_t>(row)].n_candidates == 0) fetch_rows(row, 1);
+        if (output_.queries[row].n_candidates == 0) fetch_rows(row, 1);
 }
 
 // Computes the group of a row again if another group has taken its place. The whole group is computed, as before, so
@@ -99,15 +98,15 @@ void Logits::fetch_row(const Side& last, const float* h, int64_t row, float* log
     last.backend.synchronize(last.scratch);
 }
 
-Shortlist Logits::ask_again(const Side& last, const float* h, int64_t row, const ShortlistQuery& query,
-                            const Architecture& architecture) {
+TopK Logits::ask_again(const Side& last, const float* h, int64_t row, const TopKQuery& query,
+                       const Architecture& architecture) {
     bring_back(last, h, row, architecture);
-    shortlists_->ask({&query, 1});
-    shortlists_->upload(last.scratch, 0);
-    last.backend.shortlist(last.scratch, on_device(row), 1, n_vocab_, shortlists_->task(0));
-    shortlists_->download(last.scratch, 0);
+    top_k_lists_->ask({&query, 1});
+    top_k_lists_->upload(last.scratch, 0);
+    last.backend.top_k(last.scratch, on_device(row), 1, n_vocab_, top_k_lists_->task(0));
+    top_k_lists_->download(last.scratch, 0);
     last.backend.synchronize(last.scratch);
-    return shortlists_->answer(0);
+    return top_k_lists_->answer(0);
 }
 
 }  // namespace minim::runtime

@@ -9,10 +9,10 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "runtime/architecture.h"
-#include "runtime/shortlist_space.h"
 #include "runtime/stage.h"
+#include "runtime/top_k_space.h"
 #include "runtime/transfer.h"
 
 namespace minim::runtime {
@@ -22,7 +22,7 @@ struct StepOutput {
     float* logits = nullptr;  // [number of such rows, n_vocab]; null: not written; they stay on the device
     // The query of each such row; empty: all logits are written. Rows with a query for candidates get their top-k,
     // the logits of the others are written.
-    std::span<const ShortlistQuery> queries;
+    std::span<const TopKQuery> queries;
 };
 
 // Rows are counted among those that request logits. `last`: the stream of the last stage; `h`: its normalised rows.
@@ -35,7 +35,7 @@ class Logits {
     static uint64_t device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows);
 
     // Returns whether logits stay on the device until the next step, with top-k available.
-    bool stay() const noexcept { return shortlists_ != nullptr; }
+    bool stay() const noexcept { return top_k_lists_ != nullptr; }
     // Returns the maximum number of rows of a group.
     int64_t group_rows() const noexcept;
 
@@ -50,11 +50,11 @@ class Logits {
     void fetch(const Side& last, int64_t first);
 
     // Returns the top-k of a row of the last step, valid until the next one.
-    Shortlist shortlist(int64_t row) const { return shortlists_->answer(row); }
+    TopK top_k(int64_t row) const { return top_k_lists_->answer(row); }
 
     // Return the answer to another query for a row of the last step, and the row itself. Both throw device_lost.
-    Shortlist ask_again(const Side& last, const float* h, int64_t row, const ShortlistQuery& query,
-                        const Architecture& architecture);
+    TopK ask_again(const Side& last, const float* h, int64_t row, const TopKQuery& query,
+                   const Architecture& architecture);
     void fetch_row(const Side& last, const float* h, int64_t row, float* logits,
                    const Architecture& architecture);
 
@@ -66,11 +66,11 @@ class Logits {
     void bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture);
 
     const int64_t n_vocab_;
-    std::unique_ptr<backend::Memory> memory_;     // of a group; null: the device works on host memory
-    std::unique_ptr<ShortlistSpace> shortlists_;  // null: the device does not make them
-    StepOutput output_;                           // of the running step
-    int64_t n_wanted_ = 0;                        // of the last step
-    int64_t first_ = 0;                           // first row of the group that is in memory_
+    std::unique_ptr<backend::Memory> memory_;  // of a group; null: the device works on host memory
+    std::unique_ptr<TopKSpace> top_k_lists_;   // null: the device does not make them
+    StepOutput output_;                        // of the running step
+    int64_t n_wanted_ = 0;                     // of the last step
+    int64_t first_ = 0;                        // first row of the group that is in memory_
 };
 
 }  // namespace minim::runtime

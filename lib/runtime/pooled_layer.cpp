@@ -52,7 +52,7 @@ backend::ExpertWeights shapes_on(const backend::Backend& device, const PooledLay
 }
 
 backend::ExpertPlace place_at(const PooledLayer& layer, int32_t expert, const std::byte* data) {
-    const auto e = static_cast<size_t>(expert);
+    const int64_t e = expert;
     backend::ExpertPlace place;
     place.gate = data;
     place.up = place.gate + room_of(*layer.gate[e]);

@@ -47,7 +47,7 @@ SharedExperts::SharedExperts(const Stage& stage, const backend::Backend& host, b
     present_ = device_.allocate(n_expert * sizeof(ExpertPlace), "a table of experts");
     present_on_host_ = device_.allocate_staging(n_expert * sizeof(ExpertPlace), "a table of experts");
     n_slots_.resize(n_expert);
-    elsewhere_.resize(n_expert);
+    is_on_device_.resize(n_expert);
     to_copy_.reserve(n_expert);
 }
 
@@ -108,13 +108,13 @@ void SharedExperts::add_copied(backend::Scratch& scratch, ExpertPool& pool, int6
 // Returns a table for collect(), which reads from it only which experts the device has computed.
 const ExpertPlace* SharedExperts::upload_present(backend::Scratch& scratch, const ExpertPool& pool,
                                                  int64_t layer) {
-    const std::span table(reinterpret_cast<ExpertPlace*>(present_on_host_->data()), elsewhere_.size());
-    const uint8_t* is_there = pool.on_host(layer).elsewhere;
+    const std::span table(reinterpret_cast<ExpertPlace*>(present_on_host_->data()), is_on_device_.size());
+    const uint8_t* is_there = pool.on_host(layer).is_on_device;
     for (size_t e = 0; e < table.size(); ++e) {
         table[e] = {};
         if (is_there[e] != 0) table[e].gate = present_->data();
     }
-    for (const int32_t e : to_copy_) table[static_cast<size_t>(e)].gate = present_->data();
+    for (const int32_t e : to_copy_) table[e].gate = present_->data();
     device_.upload(scratch, present_->data(), present_on_host_->data(), table.size_bytes());
     return reinterpret_cast<const ExpertPlace*>(present_->data());
 }
@@ -123,13 +123,13 @@ const ExpertPlace* SharedExperts::upload_present(backend::Scratch& scratch, cons
 const backend::ExpertWeights& SharedExperts::choose(ExpertPool& pool, int64_t layer,
                                                     std::span<const int32_t> ids) {
     on_host_ = pool.on_host(layer);
-    std::copy_n(on_host_.elsewhere, elsewhere_.size(), elsewhere_.begin());
-    on_host_.elsewhere = elsewhere_.data();
+    std::copy_n(on_host_.is_on_device, is_on_device_.size(), is_on_device_.begin());
+    on_host_.is_on_device = is_on_device_.data();
     std::ranges::fill(n_slots_, 0);
     for (const int32_t id : ids)
-        if (elsewhere_[static_cast<size_t>(id)] == 0) ++n_slots_[static_cast<size_t>(id)];
+        if (is_on_device_[id] == 0) ++n_slots_[id];
     choose_streamed(n_slots_, pool.stream()->rule(), to_copy_);
-    for (const int32_t e : to_copy_) elsewhere_[static_cast<size_t>(e)] = 1;
+    for (const int32_t e : to_copy_) is_on_device_[e] = 1;
     {
         const std::lock_guard lock(mutex_);
         chosen_layer_ = layer;
@@ -157,7 +157,7 @@ void SharedExperts::answer(ExpertPool& pool, int64_t first, int64_t last,
                 fail(Status::cancelled, "cancelled during {}", "evaluation");
             }
             const backend::Exchange::Turn turn = exchange_->turn();
-            const std::span ids(turn.ids, static_cast<size_t>(n * n_used_));
+            const std::span ids(turn.ids, n * n_used_);
             const backend::ExpertWeights& weights =
                 copies(pool, n) ? choose(pool, layer, ids) : pool.on_host(layer);
             host_.expert_slots(host_scratch_, turn.h, n, turn.ids, n_used_, weights, turn.out);

@@ -82,8 +82,8 @@ class SharedExperts {
     std::unique_ptr<backend::Memory> present_;          // on the device: table of cached and copied experts
     std::unique_ptr<backend::Memory> present_on_host_;  // the same, on its way
     std::vector<int32_t> n_slots_;                      // [n_expert]: slots of each expert that is not cached
-    std::vector<uint8_t> elsewhere_;                    // [n_expert]: 1 for what the host does not compute
-    backend::ExpertWeights on_host_;                    // of the layer, with `elsewhere_`
+    std::vector<uint8_t> is_on_device_;                 // [n_expert]: 1 for what the host does not compute
+    backend::ExpertWeights on_host_;                    // of the layer, with `is_on_device_`
     bool may_copy_ = false;                             // the running step
 
     std::mutex mutex_;

@@ -27,7 +27,7 @@ struct Stage {
     int64_t prompt_rows = 0;
 
     const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
-        return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];
+        return experts.empty() ? backend : experts[layer_of_stage];
     }
     bool has_experts_of(int64_t layer_of_stage) const noexcept {
         return experts_of(layer_of_stage) == backend;

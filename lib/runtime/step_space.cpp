@@ -56,7 +56,7 @@ Activations StepSpace::StageSpace::activations(int64_t n, int64_t n_expert_used)
             o,
             routing.ids(n, n_expert_used),
             routing.gates,
-            std::span(rows).first(static_cast<size_t>(n))};
+            std::span(rows).first(n)};
 }
 
 StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::StepLimits& limits) const {
@@ -77,7 +77,7 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     space.x = take(limits.hidden);
     space.h = take(limits.hidden);
     space.routing.gates = take(2 * limits.n_expert_used);
-    space.rows.resize(static_cast<size_t>(n_rows_));
+    space.rows.resize(n_rows_);
     return space;
 }
 
@@ -154,7 +154,7 @@ std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> st
 
 StepSpace::StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
                      int64_t n_context)
-    : n_rows_(n_rows), tokens_(static_cast<size_t>(n_rows)) {
+    : n_rows_(n_rows), tokens_(n_rows) {
     backend::StepLimits limits = shape;
     limits.n_rows = n_rows;
     limits.n_context = n_context;

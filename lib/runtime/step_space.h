@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/buffer.h"
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "runtime/architecture.h"
 #include "runtime/logits.h"
 #include "runtime/shared_experts.h"
@@ -20,7 +20,7 @@
 namespace minim::runtime {
 
 // The maximum number of rows of a step: the grids of GPU kernels are limited to four times that.
-inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
+inline constexpr int64_t k_max_step_rows = int64_t{1} << 16;
 // The maximum number of rows of a step with a prompt, if the caller does not state them.
 inline constexpr int64_t k_default_step_rows = 512;
 
@@ -54,7 +54,7 @@ class StepSpace {
     bool keeps_logits() const noexcept { return logits_->stay(); }
 
     // Returns the top-k of a row of the last step; rows are counted among those that requested logits.
-    Shortlist shortlist(int64_t wanted_row) const { return logits_->shortlist(wanted_row); }
+    TopK top_k(int64_t wanted_row) const { return logits_->top_k(wanted_row); }
 
   private:
     friend class ForwardPass;

@@ -31,9 +31,7 @@ StreamSpace stream_space(const StreamRule& rule, uint64_t expert_bytes, int64_t 
 }
 
 void choose_streamed(std::span<const int32_t> n_slots, const StreamRule& rule, std::vector<int32_t>& chosen) {
-    const auto slots_of = [&](int32_t expert) {
-        return static_cast<double>(n_slots[static_cast<size_t>(expert)]);
-    };
+    const auto slots_of = [&](int32_t expert) { return static_cast<double>(n_slots[expert]); };
     chosen.clear();
     double of_host = 0.0;  // slots
     for (int32_t e = 0; e < static_cast<int32_t>(n_slots.size()); ++e) {

@@ -109,9 +109,9 @@ void Dry::find_penalties() const {
     const auto n_all = std::ssize(tokens_);
     const int64_t n_window = last_n_ < 0 ? n_all : std::min(n_all, last_n_);
     if (n_window <= allowed_length_) return;
-    const size_t limit = breaker_distance(static_cast<size_t>(n_window));
+    const size_t limit = breaker_distance(n_window);
     if (std::cmp_less(limit, allowed_length_)) return;
-    count_repetitions(static_cast<size_t>(n_window), limit);
+    count_repetitions(n_window, limit);
 
     // The token behind a repeated stretch would extend the repetition. For each token, the longest such stretch counts.
     std::vector<std::pair<int32_t, int32_t>> lengths;

@@ -14,8 +14,8 @@
 
 namespace minim::sampling {
 
-constexpr size_t k_most_breaker_bytes = 40;  // further bytes are ignored
-constexpr size_t k_most_breaker_tail = 20;   // tokens
+constexpr size_t k_max_breaker_bytes = 40;  // further bytes are ignored
+constexpr size_t k_max_breaker_tail = 20;   // tokens
 
 // A breaker in the tokens of a vocabulary.
 struct DryBreaker {

@@ -4,14 +4,14 @@
 namespace minim::sampling {
 
 void TokenCounts::resize(int32_t n_vocab) {
-    counts_.assign(static_cast<size_t>(n_vocab), 0);
-    places_.assign(static_cast<size_t>(n_vocab), 0);
+    counts_.assign(n_vocab, 0);
+    places_.assign(n_vocab, 0);
     ids_.clear();
-    ids_.reserve(static_cast<size_t>(n_vocab));
+    ids_.reserve(n_vocab);
 }
 
 void TokenCounts::add(int32_t token) noexcept {
-    const auto id = static_cast<size_t>(token);
+    const int64_t id = token;
     if (counts_[id] == 0) {
         ids_.push_back(token);
         places_[id] = static_cast<int32_t>(ids_.size() - 1);
@@ -20,16 +20,16 @@ void TokenCounts::add(int32_t token) noexcept {
 }
 
 void TokenCounts::remove(int32_t token) noexcept {
-    const auto id = static_cast<size_t>(token);
+    const int64_t id = token;
     if (--counts_[id] > 0) return;
     const int32_t last = ids_.back();
-    ids_[static_cast<size_t>(places_[id])] = last;
-    places_[static_cast<size_t>(last)] = places_[id];
+    ids_[places_[id]] = last;
+    places_[last] = places_[id];
     ids_.pop_back();
 }
 
 void TokenCounts::clear() noexcept {
-    for (const int32_t token : ids_) counts_[static_cast<size_t>(token)] = 0;
+    for (const int32_t token : ids_) counts_[token] = 0;
     ids_.clear();
 }
 
@@ -73,7 +73,7 @@ void Penalties::apply(std::span<float> logits) const {
 void Penalties::apply_repetition(std::span<float> logits) const {
     for (const int32_t token : window_.ids()) {
         if (token >= exempt_from_) continue;
-        float& logit = logits[static_cast<size_t>(token)];
+        float& logit = logits[token];
         logit = repeated(logit);
     }
 }
@@ -86,7 +86,7 @@ float Penalties::used(int32_t token, float logit) const {
 void Penalties::apply_presence_and_frequency(std::span<float> logits) const {
     for (const int32_t token : generated_.ids()) {
         if (token >= exempt_from_) continue;
-        float& logit = logits[static_cast<size_t>(token)];
+        float& logit = logits[token];
         logit = used(token, logit);
     }
 }

@@ -20,7 +20,7 @@ class TokenCounts {
     void clear() noexcept;
 
     std::span<const int32_t> ids() const noexcept { return ids_; }
-    int32_t count(int32_t token) const { return counts_[static_cast<size_t>(token)]; }
+    int32_t count(int32_t token) const { return counts_[token]; }
 
   private:
     std::vector<int32_t> counts_;

@@ -35,7 +35,7 @@ void Ranking::extend() {
         const auto worst_kept = sorted_.begin() + begin + piece - 1;
         std::nth_element(sorted_.begin() + begin, worst_kept, sorted_.end(), ranks_before);
         floor = worst_kept->logit;
-        sorted_.resize(static_cast<size_t>(begin + piece));
+        sorted_.resize(begin + piece);
     };
 
     for (size_t id = 0; id < logits_.size(); ++id) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/shortlist.h"
+#include "base/top_k.h"
 
 namespace minim::sampling {
 
@@ -32,7 +32,7 @@ class Ranking {
     bool ends_early() const noexcept { return has_others_; }
 
     // Returns the candidate of a rank for which has() returned true.
-    const Candidate& operator[](int64_t rank) const { return sorted_[static_cast<size_t>(rank)]; }
+    const Candidate& operator[](int64_t rank) const { return sorted_[rank]; }
 
   private:
     void extend();

@@ -89,7 +89,7 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
     adjust_row(banned_now);
     Choice choice;
     choice.token = highest();
-    const float top = adjusted_[static_cast<size_t>(choice.token)];
+    const float top = adjusted_[choice.token];
     if (top == k_never) {
         fail(Status::invalid, "no token can be chosen: each of the {} is forbidden or has logit -inf",
              n_vocab_);
@@ -101,7 +101,7 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
     }
     if (params_.logprobs) {
         const LogNormaliser normaliser = log_normaliser(logits);
-        choice.logprob = normaliser.logprob(logits[static_cast<size_t>(choice.token)]);
+        choice.logprob = normaliser.logprob(logits[choice.token]);
         choice.top = top_logprobs(logits, normaliser, params_.n_top_logprobs);
     }
     return choice;
@@ -126,14 +126,14 @@ bool Sampler::needs_total() const noexcept {
     return params_.temperature > 0.0F && !top_k_is_on() && !counts_by_min_p;
 }
 
-ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const int32_t> accepted,
-                              bool masked) const {
+TopKQuery Sampler::query(std::span<const int32_t> banned, std::span<const int32_t> accepted,
+                         bool masked) const {
     constexpr int32_t k_candidates = 128;  // of a draw without top_k
-    ShortlistQuery query;
+    TopKQuery query;
     const bool is_greedy = params_.temperature == 0.0F;
     // The device does not know the mask, so it cannot add up the weights of a masked row.
     if (masked && needs_total()) return query;
-    if (penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
+    if (penalties_.n_ids() + accepted.size() > size_t{2} * k_max_named) return query;
     // The logits that DRY will lower are known only when these tokens are accepted.
     if (dry_.is_on() && !accepted.empty()) return query;
     std::vector<int32_t>& named = query.named;
@@ -146,13 +146,13 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     // must not include their weights.
     const bool has_new_logits = !params_.logit_bias.empty() || penalties_.are_on() || dry_.is_on();
     if (!needs_total() && !has_new_logits) named.clear();
-    if (std::ssize(named) > k_most_named) return {};
+    if (std::ssize(named) > k_max_named) return {};
 
     int64_t n_wanted = is_greedy ? 1 : top_k_is_on() ? params_.top_k : k_candidates;
-    if (n_wanted > k_most_candidates) return {};
+    if (n_wanted > k_max_candidates) return {};
     n_wanted = std::max<int64_t>(n_wanted, params_.n_top_logprobs);
     n_wanted += std::max<std::ptrdiff_t>(n_changing, 0);
-    if (masked || n_wanted > k_most_candidates) n_wanted = k_most_candidates;
+    if (masked || n_wanted > k_max_candidates) n_wanted = k_max_candidates;
     query.n_candidates = static_cast<int32_t>(std::min<int64_t>(n_wanted, n_vocab_));
     query.exact_total = params_.logprobs;
     if (!needs_total()) return query;
@@ -161,7 +161,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     return query;
 }
 
-std::optional<Choice> Sampler::sample(const Shortlist& top, std::span<const int32_t> banned_now,
+std::optional<Choice> Sampler::sample(const TopK& top, std::span<const int32_t> banned_now,
                                       std::span<const uint64_t> allowed) {
     if (!allowed.empty()) check_mask(allowed);
     if (top.n_nan > 0) return std::nullopt;
@@ -206,9 +206,9 @@ void Sampler::change_row(std::span<const int32_t> banned_now) {
 }
 
 // Returns false if the top-k does not determine the log-probabilities.
-bool Sampler::report_logprobs(const Shortlist& top, Choice& choice) const {
+bool Sampler::report_logprobs(const TopK& top, Choice& choice) const {
     const std::optional<float> chosen = short_row_.logit(choice.token);
-    const auto n_top = static_cast<size_t>(std::min(params_.n_top_logprobs, n_vocab_));
+    const int64_t n_top = std::min(params_.n_top_logprobs, n_vocab_);
     if (!chosen || top.exact_total == 0.0 || top.candidates.size() < std::max<size_t>(n_top, 1)) return false;
     const LogNormaliser normaliser{top.candidates[0].logit, portable_log(top.exact_total)};
     choice.logprob = normaliser.logprob(*chosen);
@@ -262,17 +262,16 @@ void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64
 void Sampler::adjust_row(std::span<const int32_t> banned_now) {
     if (!penalties_are_paused_) {
         penalties_.apply(adjusted_);
-        for (const Dry::Penalty& penalty : dry_.penalties())
-            adjusted_[static_cast<size_t>(penalty.token)] -= penalty.amount;
+        for (const Dry::Penalty& penalty : dry_.penalties()) adjusted_[penalty.token] -= penalty.amount;
     }
     for (const LogitBias& entry : params_.logit_bias) {
-        float& logit = adjusted_[static_cast<size_t>(entry.token)];
+        float& logit = adjusted_[entry.token];
         // A forbidden token stays forbidden if its logit is +inf: the sum would be NaN.
         logit = entry.bias == k_never ? k_never : logit + entry.bias;
     }
-    for (const int32_t token : forbidden_) adjusted_[static_cast<size_t>(token)] = k_never;
+    for (const int32_t token : forbidden_) adjusted_[token] = k_never;
     check_banned(banned_now);
-    for (const int32_t token : banned_now) adjusted_[static_cast<size_t>(token)] = k_never;
+    for (const int32_t token : banned_now) adjusted_[token] = k_never;
 }
 
 void Sampler::check_banned(std::span<const int32_t> banned) const {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "sampling/dry.h"
 #include "sampling/logprobs.h"
 #include "sampling/params.h"
@@ -52,12 +52,12 @@ class Sampler {
     // Returns the top-k query that suffices for the sample() below, as far as that is known in advance; without
     // candidates if the whole row is needed. `banned` and `accepted`: ids that may be banned, and accepted, by then;
     // `masked`: `allowed` will not be empty.
-    ShortlistQuery query(std::span<const int32_t> banned = {}, std::span<const int32_t> accepted = {},
-                         bool masked = false) const;
+    TopKQuery query(std::span<const int32_t> banned = {}, std::span<const int32_t> accepted = {},
+                    bool masked = false) const;
 
     // Chooses exactly the token that the whole row would give. Returns nothing, with the sampler unchanged, if only
     // the whole row determines it, or if the row would be refused.
-    std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
+    std::optional<Choice> sample(const TopK& top, std::span<const int32_t> banned_now = {},
                                  std::span<const uint64_t> allowed = {});
 
     // While true, penalties change no logits; tokens still enter their history.
@@ -78,7 +78,7 @@ class Sampler {
     void append_changing(std::vector<int32_t>& tokens, std::span<const int32_t> banned) const;
     void check_banned(std::span<const int32_t> banned) const;
     void check_mask(std::span<const uint64_t> allowed) const;
-    bool report_logprobs(const Shortlist& top, Choice& choice) const;
+    bool report_logprobs(const TopK& top, Choice& choice) const;
     bool top_k_is_on() const noexcept { return params_.top_k > 0 && params_.top_k < n_vocab_; }
     double filter_temperature() const noexcept;
     bool needs_total() const noexcept;

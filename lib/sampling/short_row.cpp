@@ -11,13 +11,13 @@ namespace {
 constexpr float k_never = -std::numeric_limits<float>::infinity();
 
 bool is_allowed(std::span<const uint64_t> allowed, int32_t token) {
-    const auto id = static_cast<size_t>(token);
+    const int64_t id = token;
     return allowed.empty() || (allowed[id / 64] >> (id % 64) & 1) != 0;
 }
 
 }  // namespace
 
-void ShortRow::start(const Shortlist& top, int32_t n_vocab, std::span<const int32_t> tokens) {
+void ShortRow::start(const TopK& top, int32_t n_vocab, std::span<const int32_t> tokens) {
     top_ = &top;
     n_vocab_ = n_vocab;
     known_.assign(top.candidates.begin(), top.candidates.end());
@@ -91,8 +91,7 @@ std::optional<Range> ShortRow::total(const Softmax& softmax) const {
                             softmax.inverse_temperature;
     const double scale = portable_exp(distance);
     const double total = (top_->total - removed) * scale + added;
-    const double error =
-        shortlist_error(n_vocab_) * (1.0 + std::fabs(distance)) * (top_->total * scale + added);
+    const double error = top_k_error(n_vocab_) * (1.0 + std::fabs(distance)) * (top_->total * scale + added);
     if (!std::isfinite(total) || !std::isfinite(error)) return std::nullopt;
     return Range{total - error, total + error};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of logits of which only the top-k is on the host (`base/shortlist.h`), after penalties, bias and masks: its candidates as
+// A row of logits of which only the top-k is on the host (`base/top_k.h`), after penalties, bias and masks: its candidates as
 // far as their order is certain, and a range for the sum of all weights. Values that the top-k does not determine are
 // reported as unknown.
 #pragma once
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "sampling/softmax.h"
 
 namespace minim::sampling {
@@ -31,7 +31,7 @@ class ShortRow {
     };
 
     // Starts a new row, which must outlive the queries. `tokens`: those whose logits change.
-    void start(const Shortlist& top, int32_t n_vocab, std::span<const int32_t> tokens);
+    void start(const TopK& top, int32_t n_vocab, std::span<const int32_t> tokens);
 
     std::span<Change> changes() noexcept { return changes_; }
     // Returns the change of a token that was given to start().
@@ -53,7 +53,7 @@ class ShortRow {
   private:
     const Change* find(int32_t token) const noexcept;
 
-    const Shortlist* top_ = nullptr;
+    const TopK* top_ = nullptr;
     int32_t n_vocab_ = 0;
     bool is_masked_ = false;
     bool has_others_ = false;

@@ -46,7 +46,7 @@ void StopMatcher::advance(Pattern& pattern, char byte) {
 std::string StopMatcher::push(std::string_view text) {
     if (stopped()) return {};
     for (const char byte : text) {
-        held_ += byte;
+        pending_ += byte;
         size_t longest = patterns_.size();
         for (size_t i = 0; i < patterns_.size(); ++i) {
             advance(patterns_[i], byte);
@@ -61,24 +61,24 @@ std::string StopMatcher::push(std::string_view text) {
 
     size_t n_open = 0;
     for (const Pattern& pattern : patterns_) n_open = std::max(n_open, pattern.n_matched);
-    std::string safe = held_.substr(0, held_.size() - n_open);
-    held_.erase(0, safe.size());
+    std::string safe = pending_.substr(0, pending_.size() - n_open);
+    pending_.erase(0, safe.size());
     return safe;
 }
 
 std::string StopMatcher::stop_at(size_t index) {
     matched_ = static_cast<int32_t>(index);
-    held_.resize(held_.size() - patterns_[index].text.size());
-    return std::exchange(held_, {});
+    pending_.resize(pending_.size() - patterns_[index].text.size());
+    return std::exchange(pending_, {});
 }
 
 std::string StopMatcher::finish() {
     for (Pattern& pattern : patterns_) pattern.n_matched = 0;
-    return std::exchange(held_, {});
+    return std::exchange(pending_, {});
 }
 
 const std::string& StopMatcher::matched() const noexcept {
-    return stopped() ? patterns_[static_cast<size_t>(matched_)].text : none_;
+    return stopped() ? patterns_[matched_].text : none_;
 }
 
 }  // namespace minim::sampling

@@ -47,7 +47,7 @@ class StopMatcher {
     std::string stop_at(size_t index);
 
     std::vector<Pattern> patterns_;
-    std::string held_;
+    std::string pending_;
     int32_t matched_ = -1;  // index of a pattern
     std::string none_;
 };

@@ -16,7 +16,7 @@ constexpr std::array<char32_t, 256> make_stand_ins() {
     std::array<char32_t, 256> table{};
     char32_t next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
-        table[static_cast<size_t>(byte)] = stands_for_itself(byte) ? static_cast<char32_t>(byte) : next++;
+        table[byte] = stands_for_itself(byte) ? static_cast<char32_t>(byte) : next++;
     }
     return table;
 }

@@ -43,7 +43,7 @@ void BytePairEncoder::start(std::string_view piece, MergeScratch& scratch) const
     scratch.symbols.clear();
     scratch.queue.clear();
     for (int32_t i = 0; i < count; ++i) {
-        const auto byte = static_cast<uint8_t>(piece[static_cast<size_t>(i)]);
+        const auto byte = static_cast<uint8_t>(piece[i]);
         scratch.symbols.push_back({byte_tokens_[byte], i - 1, i + 1 < count ? i + 1 : -1, k_no_merge});
     }
     for (int32_t i = 0; i < count; ++i) set_pair_rank(i, scratch);
@@ -52,10 +52,9 @@ void BytePairEncoder::start(std::string_view piece, MergeScratch& scratch) const
 // Ranks the pair that starts at `index` and queues it. The queue may still have the former pair of this index: its rank
 // then differs from the symbol's.
 void BytePairEncoder::set_pair_rank(int32_t index, MergeScratch& scratch) const {
-    auto& symbol = scratch.symbols[static_cast<size_t>(index)];
-    symbol.pair_rank = symbol.next < 0
-                           ? k_no_merge
-                           : rank_of(symbol.token, scratch.symbols[static_cast<size_t>(symbol.next)].token);
+    auto& symbol = scratch.symbols[index];
+    symbol.pair_rank =
+        symbol.next < 0 ? k_no_merge : rank_of(symbol.token, scratch.symbols[symbol.next].token);
     if (symbol.pair_rank == k_no_merge) return;
     scratch.queue.push_back(static_cast<uint64_t>(symbol.pair_rank) << 32 | static_cast<uint32_t>(index));
     std::push_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>());
@@ -70,19 +69,19 @@ void BytePairEncoder::encode(std::string_view piece, MergeScratch& scratch, std:
         const auto rank = static_cast<int32_t>(queue.back() >> 32);
         const auto index = static_cast<int32_t>(queue.back() & 0xFFFFFFFFu);
         queue.pop_back();
-        auto& left = symbols[static_cast<size_t>(index)];
+        auto& left = symbols[index];
         if (left.pair_rank != rank) continue;
 
-        auto& right = symbols[static_cast<size_t>(left.next)];
-        left.token = results_[static_cast<size_t>(rank)];
+        auto& right = symbols[left.next];
+        left.token = results_[rank];
         left.next = right.next;
         right.pair_rank = k_no_merge;
-        if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = index;
+        if (left.next >= 0) symbols[left.next].previous = index;
         set_pair_rank(index, scratch);
         if (left.previous >= 0) set_pair_rank(left.previous, scratch);
     }
-    for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
-        out.push_back(symbols[static_cast<size_t>(i)].token);
+    for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[i].next) {
+        out.push_back(symbols[i].token);
     }
 }
 

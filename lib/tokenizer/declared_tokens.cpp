@@ -132,7 +132,7 @@ class Adding {
         vocabulary_.tokens.push_back(token.text);
         vocabulary_.types.push_back(TokenType::unused);
         rows_[token.text] = static_cast<size_t>(id);
-        set(static_cast<size_t>(id), token);
+        set(id, token);
     }
 
     void set(size_t row, const DeclaredToken& token) {

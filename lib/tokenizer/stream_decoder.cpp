@@ -24,13 +24,13 @@ std::string_view append_certain(std::string_view bytes, std::string& text) {
 }  // namespace
 
 void StreamDecoder::push(std::string_view bytes, std::string& text) {
-    if (held_.empty()) {
-        held_ = append_certain(bytes, text);
+    if (pending_.empty()) {
+        pending_ = append_certain(bytes, text);
         return;
     }
-    std::string joined = held_;
+    std::string joined = pending_;
     joined += bytes;
-    held_ = append_certain(joined, text);  // at most 3 bytes: assigning them cannot fail
+    pending_ = append_certain(joined, text);  // at most 3 bytes: assigning them cannot fail
 }
 
 std::string StreamDecoder::push(std::string_view bytes) {
@@ -40,8 +40,8 @@ std::string StreamDecoder::push(std::string_view bytes) {
 }
 
 void StreamDecoder::finish(std::string& text) {
-    if (!held_.empty()) text += k_replacement;
-    held_.clear();
+    if (!pending_.empty()) text += k_replacement;
+    pending_.clear();
 }
 
 std::string StreamDecoder::finish() {

@@ -20,10 +20,10 @@ class StreamDecoder {
     void finish(std::string& text);
     std::string finish();
 
-    size_t held_bytes() const noexcept { return held_.size(); }
+    size_t pending_bytes() const noexcept { return pending_.size(); }
 
   private:
-    std::string held_;
+    std::string pending_;
 };
 
 }  // namespace minim::tokenizer

@@ -206,7 +206,7 @@ void fill_rows(const std::vector<Entry>& entries, Vocabulary& vocabulary) {
     vocabulary.tokens.resize(rows);
     vocabulary.types.resize(rows, TokenType::unused);
     for (const Entry& entry : entries) {
-        const auto row = static_cast<size_t>(entry.id);
+        const int64_t row = entry.id;
         std::string& text = vocabulary.tokens[row];
         TokenType& type = vocabulary.types[row];
         const bool promoted =

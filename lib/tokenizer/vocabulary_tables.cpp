@@ -168,8 +168,7 @@ std::vector<int32_t> find_eog_ids(const Vocabulary& vocabulary, const Logger& lo
     }
     if (vocabulary.eos == k_no_token) {
         logger.warning("the vocabulary names no end-of-sequence token");
-    } else if (const std::string& text = vocabulary.tokens[static_cast<size_t>(vocabulary.eos)];
-               text != k_end_of_message) {
+    } else if (const std::string& text = vocabulary.tokens[vocabulary.eos]; text != k_end_of_message) {
         logger.warning("the end-of-sequence token {} is {}, not {}", vocabulary.eos, text, k_end_of_message);
     }
 

@@ -9,7 +9,7 @@
 namespace minim::weights {
 namespace {
 
-using checkpoint::Residence;
+using checkpoint::HostStorage;
 
 bool is_on_host(const Part& part) {
     return part.host != nullptr;
@@ -26,7 +26,7 @@ bool has_assembled(const Part& part) {
                                [](const WeightSpec* weight) { return weight->source.assembled != nullptr; });
 }
 
-void check_packed_file(std::span<const Part> parts, std::optional<Residence> residence,
+void check_packed_file(std::span<const Part> parts, std::optional<HostStorage> residence,
                        const std::string& packed_file) {
     const auto n_host = std::ranges::count_if(parts, is_on_host);
     if (n_host == 0) fail(Status::invalid, "packed_file {}: no weights stay on the host", packed_file);
@@ -34,12 +34,12 @@ void check_packed_file(std::span<const Part> parts, std::optional<Residence> res
         fail(Status::invalid,
              "packed_file {}: {} backends compute on the host, and a file has the weights of one",
              packed_file, n_host);
-    if (residence == Residence::owned)
+    if (residence == HostStorage::owned)
         fail(Status::invalid, "packed_file {}: it is mapped, and the weights are to be copied into memory",
              packed_file);
 }
 
-Storage host_storage(std::span<const Part> parts, std::optional<Residence> residence, const Logger& log) {
+Storage host_storage(std::span<const Part> parts, std::optional<HostStorage> residence, const Logger& log) {
     uint64_t bytes = 0;
     bool packs = false;
     bool assembles = false;
@@ -50,14 +50,14 @@ Storage host_storage(std::span<const Part> parts, std::optional<Residence> resid
         assembles |= has_assembled(part);
     }
     if (assembles) {
-        if (residence == Residence::mapped)
+        if (residence == HostStorage::mapped)
             log.warning(
                 "weights of several tensors each are copied, not mapped: their codes and scales are brought "
                 "together");
         return Storage::memory;
     }
-    return choose_residence(residence, bytes, packs, log) == Residence::owned ? Storage::memory
-                                                                              : Storage::mapped;
+    return choose_host_storage(residence, bytes, packs, log) == HostStorage::owned ? Storage::memory
+                                                                                   : Storage::mapped;
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ uint64_t Part::bytes() const {
     return total;
 }
 
-std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<Residence> residence,
+std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<HostStorage> residence,
                                     const std::string& packed_file, const Logger& log) {
     Storage on_host = Storage::packed;
     if (!packed_file.empty()) {
@@ -81,16 +81,17 @@ std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<R
     return all;
 }
 
-Residence choose_residence(std::optional<Residence> wanted, uint64_t bytes, bool packs, const Logger& log) {
+HostStorage choose_host_storage(std::optional<HostStorage> wanted, uint64_t bytes, bool packs,
+                                const Logger& log) {
     if (wanted) return *wanted;
-    if (!packs) return Residence::mapped;
+    if (!packs) return HostStorage::mapped;
     const uint64_t available = available_memory_bytes();
-    if (bytes <= available - available / 10) return Residence::owned;
+    if (bytes <= available - available / 10) return HostStorage::owned;
     log.warning(
         "weights of {} bytes stay in their file, where they are read more slowly than from a packed file: "
         "of {} bytes of available memory, less than a tenth would be left",
         bytes, available);
-    return Residence::mapped;
+    return HostStorage::mapped;
 }
 
 }  // namespace minim::weights

@@ -38,12 +38,12 @@ enum class Storage : uint8_t {
 // one backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws
 // invalid if packed_file contradicts the parts or `residence`.
 std::vector<Storage> choose_storage(std::span<const Part> parts,
-                                    std::optional<checkpoint::Residence> residence,
+                                    std::optional<checkpoint::HostStorage> residence,
                                     const std::string& packed_file, const Logger& log);
 
 // Returns the choice for `bytes` of weights on the host that are one tensor each, without a packed file. `packs`:
 // packing makes kernels faster.
-checkpoint::Residence choose_residence(std::optional<checkpoint::Residence> wanted, uint64_t bytes,
-                                       bool packs, const Logger& log);
+checkpoint::HostStorage choose_host_storage(std::optional<checkpoint::HostStorage> wanted, uint64_t bytes,
+                                            bool packs, const Logger& log);
 
 }  // namespace minim::weights

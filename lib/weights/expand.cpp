@@ -18,10 +18,10 @@ using backend::HostDevice;
 using backend::Matrix;
 
 // The fewest bytes of weights for which a format is measured: for fewer, measuring takes longer than it saves.
-constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_min_bytes = uint64_t{64} << 20;
 // A format is unpacked if that takes at most this part of the packed time. Formats that are not clearly faster stay
 // packed.
-constexpr double k_least_gain = 0.95;
+constexpr double k_min_gain = 0.95;
 
 constexpr int64_t k_cols = 3072;
 constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // packed
@@ -31,13 +31,13 @@ constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
 constexpr const char* k_what = "measuring unpacked codebooks";
 
 // Random packed weights: random codes, with scales of a normal size.
-class MadeUpMatrix {
+class AssembledParts {
   public:
     // Makes about k_measured_bytes of a format.
-    MadeUpMatrix(const HostDevice& backend, Format format)
-        : MadeUpMatrix(backend, format, rows_of(backend, format)) {}
+    AssembledParts(const HostDevice& backend, Format format)
+        : AssembledParts(backend, format, rows_of(backend, format)) {}
 
-    MadeUpMatrix(const HostDevice& backend, Format format, int64_t rows)
+    AssembledParts(const HostDevice& backend, Format format, int64_t rows)
         : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
           matrix_{.data = bytes_.data(),
                   .format = format,
@@ -92,10 +92,11 @@ double median(std::vector<double> values) {
 }
 
 // Returns the bytes of the weights if the formats of `expanded` are unpacked.
-uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const ExpandedFormats& expanded) {
+uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const UnpackedFormats& unpacked) {
     uint64_t total = 0;
     for (const WeightSpec* weight : weights) {
-        const Format format = weight->use == Use::product ? expanded.held(weight->format) : weight->format;
+        const Format format =
+            weight->use == Use::product ? unpacked.stored_format(weight->format) : weight->format;
         total += static_cast<uint64_t>(weight->rows * row_bytes(format, weight->cols));
     }
     return total;
@@ -103,30 +104,30 @@ uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const Expanded
 
 // Returns the bit of a format that can be unpacked; 0 for every other format.
 uint64_t bit_of(const FormatTraits& entry) {
-    return expanded_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
+    return unpacked_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
 }
 
 }  // namespace
 
-uint64_t ExpandedFormats::bits() const noexcept {
+uint64_t UnpackedFormats::bits() const noexcept {
     uint64_t bits = 0;
     for (const FormatTraits& entry : all_formats())
         if (contains(entry.format)) bits |= bit_of(entry);
     return bits;
 }
 
-ExpandedFormats ExpandedFormats::of_bits(uint64_t bits) noexcept {
-    ExpandedFormats formats;
+UnpackedFormats UnpackedFormats::of_bits(uint64_t bits) noexcept {
+    UnpackedFormats formats;
     for (const FormatTraits& entry : all_formats())
         if ((bits & bit_of(entry)) != 0) formats.add(entry.format);
     return formats;
 }
 
 double product_rate(const HostDevice& backend, Format format) {
-    const MadeUpMatrix matrix(backend, format);
+    const AssembledParts matrix(backend, format);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
     const std::vector<float> h(k_cols, 1.0F);
-    std::vector<float> y(static_cast<size_t>(matrix.rows()));
+    std::vector<float> y(matrix.rows());
     std::vector<double> seconds;
     seconds.reserve(k_rounds);
     for (int round = 0; round < k_rounds; ++round)
@@ -134,34 +135,34 @@ double product_rate(const HostDevice& backend, Format format) {
     return static_cast<double>(matrix.bytes()) / median(std::move(seconds));
 }
 
-double expanded_time(const HostDevice& backend, Format format) {
-    const MadeUpMatrix points(backend, format);
+double unpacked_time(const HostDevice& backend, Format format) {
+    const AssembledParts points(backend, format);
     const int64_t rows = points.rows();
-    const MadeUpMatrix expanded(backend, *expanded_format(format), rows);
+    const AssembledParts unpacked(backend, *unpacked_format(format), rows);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
     const std::vector<float> h(k_cols, 1.0F);
-    std::vector<float> y(static_cast<size_t>(rows));
+    std::vector<float> y(rows);
     std::vector<double> shares;
     for (int round = 0; round < k_rounds; ++round) {
         const double with_points = points.time_product(backend, *scratch, h.data(), y.data());
-        shares.push_back(expanded.time_product(backend, *scratch, h.data(), y.data()) / with_points);
+        shares.push_back(unpacked.time_product(backend, *scratch, h.data(), y.data()) / with_points);
     }
     return median(std::move(shares));
 }
 
-ExpandedFormats choose_expanded(const HostDevice& backend, std::span<const WeightSpec* const> weights,
+UnpackedFormats choose_unpacked(const HostDevice& backend, std::span<const WeightSpec* const> weights,
                                 Expand expand, const Logger& log) {
     if (expand == Expand::off) return {};
     std::array<uint64_t, k_format_count> product_bytes = {};
     for (const WeightSpec* weight : weights)
         if (weight->use == Use::product)
             product_bytes[static_cast<size_t>(weight->format)] += weight->bytes();
-    const uint64_t least_bytes = expand == Expand::on ? 1 : k_least_bytes;
-    ExpandedFormats possible;
+    const uint64_t least_bytes = expand == Expand::on ? 1 : k_min_bytes;
+    UnpackedFormats possible;
     std::vector<Format> formats;
     for (const FormatTraits& entry : all_formats()) {
-        const auto expanded = expanded_format(entry.format);
-        if (!expanded || !backend.packs(entry.format) || !backend.packs(*expanded)) continue;
+        const auto unpacked = unpacked_format(entry.format);
+        if (!unpacked || !backend.packs(entry.format) || !backend.packs(*unpacked)) continue;
         if (product_bytes[static_cast<size_t>(entry.format)] < least_bytes) continue;
         possible.add(entry.format);
         formats.push_back(entry.format);
@@ -176,12 +177,12 @@ ExpandedFormats choose_expanded(const HostDevice& backend, std::span<const Weigh
                  available);
         return {};
     }
-    ExpandedFormats chosen;
+    UnpackedFormats chosen;
     for (const Format format : formats) {
-        const double time = expanded_time(backend, format);
+        const double time = unpacked_time(backend, format);
         log.info("{}: unpacked codebooks of {} take {:.2f} of the time of packed ones", backend.name(),
                  traits(format).name, time);
-        if (time <= k_least_gain) chosen.add(format);
+        if (time <= k_min_gain) chosen.add(format);
     }
     return chosen;
 }

@@ -17,17 +17,19 @@ namespace minim::weights {
 enum class Expand { automatic, off, on };
 
 // A set of file formats whose codebooks are unpacked.
-class ExpandedFormats {
+class UnpackedFormats {
   public:
     void add(Format format) noexcept { contains_[static_cast<size_t>(format)] = true; }
     bool contains(Format format) const noexcept { return contains_[static_cast<size_t>(format)]; }
     // Returns the format in which weights of this file format are stored if they are used in products.
-    Format held(Format format) const noexcept { return contains(format) ? *expanded_format(format) : format; }
+    Format stored_format(Format format) const noexcept {
+        return contains(format) ? *unpacked_format(format) : format;
+    }
 
     // Convert the set to and from a number for files: one bit for each format, by the number of the GGUF type. Other
     // bits are ignored.
     uint64_t bits() const noexcept;
-    static ExpandedFormats of_bits(uint64_t bits) noexcept;
+    static UnpackedFormats of_bits(uint64_t bits) noexcept;
 
   private:
     std::array<bool, k_format_count> contains_ = {};
@@ -37,7 +39,7 @@ class ExpandedFormats {
 // weights whose products with one row are faster unpacked, measured now on the device's threads; none if this would
 // not leave a quarter of the available memory free (or of the lockable memory, if weights are locked). Throws
 // out_of_memory.
-ExpandedFormats choose_expanded(const backend::HostDevice& backend,
+UnpackedFormats choose_unpacked(const backend::HostDevice& backend,
                                 std::span<const WeightSpec* const> weights, Expand expand, const Logger& log);
 
 // Measures the product of one row and a matrix that is in no cache. Returns the matrix's bytes divided by the time.
@@ -45,6 +47,6 @@ double product_rate(const backend::HostDevice& backend, Format format);
 
 // Measures the same product with packed weights and with unpacked codebooks. Returns the time with unpacked codebooks divided
 // by that with packed weights.
-double expanded_time(const backend::HostDevice& backend, Format format);
+double unpacked_time(const backend::HostDevice& backend, Format format);
 
 }  // namespace minim::weights

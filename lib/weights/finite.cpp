@@ -27,11 +27,11 @@ std::string sentence(const WeightSpec& weight, float value, int64_t row, int64_t
 std::string why_not_finite(const Reader& reader, const WeightSpec& weight, int64_t first, int64_t count) {
     const int64_t n_piece =
         std::clamp<int64_t>(k_piece_numbers / weight.cols, 1, std::max<int64_t>(count, 1));
-    std::vector<std::byte> bytes(static_cast<size_t>(n_piece * weight.row_bytes));
-    std::vector<float> values(static_cast<size_t>(n_piece * weight.cols));
+    std::vector<std::byte> bytes(n_piece * weight.row_bytes);
+    std::vector<float> values(n_piece * weight.cols);
     for (int64_t row = first; row < first + count; row += n_piece) {
         const int64_t n = std::min(n_piece, first + count - row);
-        const std::span piece = std::span(bytes).first(static_cast<size_t>(n * weight.row_bytes));
+        const std::span piece = std::span(bytes).first(n * weight.row_bytes);
         reader.read(weight, static_cast<uint64_t>(row * weight.row_bytes), piece);
         decode_rows(weight.format, piece.data(), n, weight.row_bytes, weight.cols, values.data());
         const auto end = values.begin() + n * weight.cols;

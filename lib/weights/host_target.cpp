@@ -28,7 +28,7 @@ class HostTarget : public Target {
           reader_(reader),
           layout_(part.weights, part.host,
                   {.splits_nodes = true,
-                   .expanded = choose_expanded(*part.host, part.weights, options.expand, log)}) {
+                   .unpacked = choose_unpacked(*part.host, part.weights, options.expand, log)}) {
         const std::span<const uint64_t> bytes = layout_.buffer_bytes();
         check_host_room(part, std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}),
                         available_memory_bytes());
@@ -81,7 +81,7 @@ void HostTarget::prefault(std::span<const Piece> pieces) {
                              static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
                              [&](int64_t i, int32_t) {
                                  const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
-                                 buffer.make_present(at, std::min(k_present_bytes, end - at), k_what);
+                                 buffer.prefault(at, std::min(k_present_bytes, end - at), k_what);
                              });
         present_bytes_[b] = end;
     }

@@ -39,8 +39,8 @@ Layout::Layout(std::span<const WeightSpec* const> weights, const backend::HostDe
 // Returns the matrix as it is stored once it is packed.
 Matrix Layout::stored(const Matrix& read) const {
     Matrix stored = read;
-    if (!read.packed || !options_.expanded.contains(read.format)) return stored;
-    stored.format = options_.expanded.held(read.format);
+    if (!read.packed || !options_.unpacked.contains(read.format)) return stored;
+    stored.format = options_.unpacked.stored_format(read.format);
     stored.row_bytes = row_bytes(stored.format, stored.cols);
     return stored;
 }
@@ -113,12 +113,11 @@ PlacedMatrices Layout::placed(const std::function<const std::byte*(const Run&)>&
             matrix.data = take(matrix);
         } else {
             const auto n = std::ranges::find(splits_, split_[i], [](const auto& split) { return &split; });
-            matrix.split = &all.splits[static_cast<size_t>(n - splits_.begin())];
+            matrix.split = &all.splits[n - splits_.begin()];
             std::vector<const std::byte*>& parts = all.parts.emplace_back();
             for (int64_t k = 0; k < matrix.split->n_parts(); ++k) {
                 Matrix part = matrix;
-                part.rows = matrix.split->first_row[static_cast<size_t>(k) + 1] -
-                            matrix.split->first_row[static_cast<size_t>(k)];
+                part.rows = matrix.split->first_row[int64_t{k} + 1] - matrix.split->first_row[k];
                 parts.push_back(take(part));
             }
             matrix.part = parts.data();

@@ -42,7 +42,7 @@ struct PlacedMatrices {
 
 struct LayoutOptions {
     bool splits_nodes = false;  // rows of products are split over the NUMA nodes of the device's memory
-    ExpandedFormats expanded = {};
+    UnpackedFormats unpacked = {};
     uint64_t alignment = 64;  // of every run
     uint64_t first_byte = 0;  // position of the first run in the single buffer
 };
@@ -62,7 +62,7 @@ class Layout {
 
     uint64_t read_bytes() const noexcept { return read_bytes_; }
     uint64_t stored_bytes() const noexcept { return stored_bytes_; }
-    const ExpandedFormats& expanded() const noexcept { return options_.expanded; }
+    const UnpackedFormats& unpacked() const noexcept { return options_.unpacked; }
 
     // Returns the granularity of reads of the run in bytes: whole panels if it is packed, whole groups of rows of an
     // assembled matrix that is not packed; else 1.

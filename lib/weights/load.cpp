@@ -38,13 +38,13 @@ class PackScratch {
         for (const Run& run : layout.runs()) {
             if (run.read.packed) rows_bytes_ = std::max(rows_bytes_, piece_bytes(layout, run));
             if (run.stored.format != run.read.format)
-                expanded_bytes_ = std::max(expanded_bytes_, static_cast<uint64_t>(host->pack_rows_together() *
+                unpacked_bytes_ = std::max(unpacked_bytes_, static_cast<uint64_t>(host->pack_rows_together() *
                                                                                   run.stored.row_bytes));
         }
         rows_bytes_ = align_up(rows_bytes_, k_scratch_alignment);
-        expanded_bytes_ = align_up(expanded_bytes_, k_scratch_alignment);
+        unpacked_bytes_ = align_up(unpacked_bytes_, k_scratch_alignment);
         bytes_ = Buffer(
-            static_cast<uint64_t>(host == nullptr ? 1 : host->n_threads()) * (rows_bytes_ + expanded_bytes_),
+            static_cast<uint64_t>(host == nullptr ? 1 : host->n_threads()) * (rows_bytes_ + unpacked_bytes_),
             "packing weights");
     }
 
@@ -52,14 +52,14 @@ class PackScratch {
         const Run& run = *piece.run;
         const uint64_t from = run.from + piece.at;
         if (!run.read.packed) return reader.read(*run.weight, from, {to, piece.bytes});
-        std::byte* rows = bytes_.data() + static_cast<uint64_t>(thread) * (rows_bytes_ + expanded_bytes_);
+        std::byte* rows = bytes_.data() + static_cast<uint64_t>(thread) * (rows_bytes_ + unpacked_bytes_);
         reader.read(*run.weight, from, {rows, piece.bytes});
         pack(piece, rows, rows + rows_bytes_, to);
     }
 
   private:
     // `expanded` has room for a panel.
-    void pack(const Piece& piece, const std::byte* rows, std::byte* expanded, std::byte* to) const {
+    void pack(const Piece& piece, const std::byte* rows, std::byte* unpacked, std::byte* to) const {
         const Run& run = *piece.run;
         const int64_t n_rows = static_cast<int64_t>(piece.bytes) / run.read.row_bytes;
         Matrix part = run.stored;
@@ -70,14 +70,14 @@ class PackScratch {
         for (int64_t r = 0; r < n_rows; r += part.rows) {
             part.rows = std::min(host_->pack_rows_together(), n_rows - r);
             expand_rows(run.read.format, rows + r * run.read.row_bytes, part.rows, run.read.row_bytes,
-                        part.cols, expanded);
-            host_->pack_rows(part, expanded, to + r * part.row_bytes);
+                        part.cols, unpacked);
+            host_->pack_rows(part, unpacked, to + r * part.row_bytes);
         }
     }
 
     const backend::HostDevice* host_;
     uint64_t rows_bytes_ = 0;
-    uint64_t expanded_bytes_ = 0;
+    uint64_t unpacked_bytes_ = 0;
     Buffer bytes_;
 };
 
@@ -126,7 +126,7 @@ void load(const Layout& layout, const Reader& reader, const backend::HostDevice*
         if (count == 0) return;
         target.prepare(pieces);
         run_tasks_that_throw(host, std::ssize(pieces), [&](int64_t i, int32_t thread) {
-            const Piece& piece = pieces[static_cast<size_t>(i)];
+            const Piece& piece = pieces[i];
             scratch.read(piece, reader, thread, target.place(piece));
             if (target.written) target.written(piece);
         });

@@ -17,7 +17,7 @@ namespace {
 using checkpoint::k_load_block_bytes;
 
 // The largest gap between two matrices of a block: norms and biases lie in such gaps.
-constexpr int64_t k_most_gap_bytes = int64_t{1} << 20;
+constexpr int64_t k_max_gap_bytes = int64_t{1} << 20;
 constexpr uint64_t k_task_bytes = uint64_t{128} << 10;
 constexpr const char* k_what = "mapped weights";
 
@@ -115,8 +115,8 @@ std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
     std::ranges::sort(all, std::less<>(), [](const Block& block) { return block.data(); });
     std::vector<Block> blocks;
     for (const Block& next : all) {
-        const bool joins = !blocks.empty() &&
-                           next.data() - (blocks.back().data() + blocks.back().size()) <= k_most_gap_bytes;
+        const bool joins =
+            !blocks.empty() && next.data() - (blocks.back().data() + blocks.back().size()) <= k_max_gap_bytes;
         if (!joins) {
             blocks.push_back(next);
             continue;

@@ -38,7 +38,7 @@ struct PackedHeader {
     uint64_t model;     // its fingerprint
     uint64_t origin;    // hash of the sizes and modification times of the checkpoint's files
     uint64_t contents;  // hash of the weights of the runs: which ones, in which format and order
-    uint64_t expanded;  // ExpandedFormats::bits()
+    uint64_t unpacked;  // UnpackedFormats::bits()
     uint64_t n_runs;
     uint64_t file_bytes;
     uint64_t runs_hash;
@@ -95,7 +95,7 @@ class PackedFile {
 
     const std::string& path() const noexcept { return path_; }
     uint64_t contents() const noexcept { return header_.contents; }
-    ExpandedFormats expanded() const noexcept { return ExpandedFormats::of_bits(header_.expanded); }
+    UnpackedFormats unpacked() const noexcept { return UnpackedFormats::of_bits(header_.unpacked); }
     std::span<const std::byte> bytes() const noexcept { return bytes_; }  // of the whole file
 
     // Reads the runs. Returns false if their number differs, or if they were altered.

@@ -47,7 +47,7 @@ class PackedTarget : public Target {
     PlacedPart finish() override;
 
   private:
-    void plan(const ExpandedFormats& expanded);
+    void plan(const UnpackedFormats& unpacked);
     uint64_t contents_hash() const;
     bool fits(PackedFile& file) const;
     void write(checkpoint::LoadCounter& counter);
@@ -74,8 +74,8 @@ PackedTarget::PackedTarget(const Part& part, uint64_t part_hash, const Reader& r
       checks_(prefaults(part, options)),
       file_(PackedFile::open(options.packed_file, options.origin, log)) {
     const bool as_in_file = file_ && options_.expand == Expand::automatic;
-    const auto chosen = [&] { return choose_expanded(*part_.host, part_.weights, options_.expand, log_); };
-    plan(as_in_file ? file_->expanded() : chosen());
+    const auto chosen = [&] { return choose_unpacked(*part_.host, part_.weights, options_.expand, log_); };
+    plan(as_in_file ? file_->unpacked() : chosen());
     if (file_ && !fits(*file_)) {
         log_.warning(
             "{}: has other weights of this model, or has them in another format; it is written again",
@@ -91,9 +91,9 @@ PackedTarget::PackedTarget(const Part& part, uint64_t part_hash, const Reader& r
                                                  *part_.host);
 }
 
-void PackedTarget::plan(const ExpandedFormats& expanded) {
+void PackedTarget::plan(const UnpackedFormats& unpacked) {
     layout_.emplace(part_.weights, part_.host,
-                    LayoutOptions{.expanded = expanded,
+                    LayoutOptions{.unpacked = unpacked,
                                   .alignment = k_alignment,
                                   .first_byte = first_packed_byte(n_runs_of(part_.weights))});
 }
@@ -151,7 +151,7 @@ void PackedTarget::write(checkpoint::LoadCounter& counter) {
     const PieceTarget target = {[&](std::span<const Piece> pieces) { writer_->make_room(end_of(pieces)); },
                                 [&](const Piece& piece) { return writer_->place(piece.to()); },
                                 [&](const Piece& piece) {
-                                    hashes[static_cast<size_t>(piece.run - runs.data())] +=
+                                    hashes[piece.run - runs.data()] +=
                                         hash_of_piece({writer_->place(piece.to()), piece.stored_bytes()},
                                                       piece.stored_at());
                                 },
@@ -163,7 +163,7 @@ void PackedTarget::write(checkpoint::LoadCounter& counter) {
     header.model = options_.origin.model;
     header.origin = options_.origin.origin;
     header.contents = contents_hash();
-    header.expanded = layout_->expanded().bits();
+    header.unpacked = layout_->unpacked().bits();
     writer_->finish(header, table);
 }
 
@@ -175,8 +175,8 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
     while (const uint64_t count =
                cursor.next_job(pieces, [](const Piece& piece) { return piece.stored_bytes(); })) {
         run_tasks_that_throw(part_.host, std::ssize(pieces), [&](int64_t i, int32_t) {
-            const Piece& piece = pieces[static_cast<size_t>(i)];
-            const auto r = static_cast<size_t>(piece.run - runs.data());
+            const Piece& piece = pieces[i];
+            const int64_t r = piece.run - runs.data();
             const auto stored =
                 file_->bytes().subspan(file_->runs()[r].at + piece.stored_at(), piece.stored_bytes());
             make_mapped_present(stored);
@@ -193,9 +193,8 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
 PlacedPart PackedTarget::finish() {
     const Run* first = layout_->runs().data();
     PlacedPart placed;
-    placed.weights = layout_->placed([&](const Run& run) {
-        return file_->bytes().data() + file_->runs()[static_cast<size_t>(&run - first)].at;
-    });
+    placed.weights = layout_->placed(
+        [&](const Run& run) { return file_->bytes().data() + file_->runs()[&run - first].at; });
     placed.packed = std::move(*file_);
     // All of the file has been written or checked by now. Its pages are prefaulted and locked like those of mapped weights.
     if (checks_) {

@@ -32,16 +32,16 @@ int64_t blocks_of(int64_t count, int64_t block) {
 std::vector<float> read_floats(const Checkpoint& checkpoint, const Tensor& tensor, int64_t first,
                                int64_t count) {
     const int64_t size = traits(*tensor.format).block_bytes;
-    std::vector<std::byte> stored(static_cast<size_t>(count * size));
+    std::vector<std::byte> stored(count * size);
     checkpoint.read(tensor, static_cast<uint64_t>(first * size), stored);
-    std::vector<float> values(static_cast<size_t>(count));
+    std::vector<float> values(count);
     traits(*tensor.format).decode_row(stored.data(), count, values.data());
     return values;
 }
 
 std::vector<std::byte> read_bytes(const Checkpoint& checkpoint, const Tensor& tensor, int64_t first,
                                   int64_t count) {
-    std::vector<std::byte> bytes(static_cast<size_t>(count));
+    std::vector<std::byte> bytes(count);
     checkpoint.read(tensor, static_cast<uint64_t>(first), bytes);
     return bytes;
 }
@@ -69,7 +69,7 @@ std::vector<float> fp8_scales(const Checkpoint& checkpoint, const AssembledMatri
     if (matrix.scale_rows == k_scale_block)
         return read_floats(checkpoint, *matrix.scales, scale_row * n_blocks, n_blocks);
     const float scale = read_floats(checkpoint, *matrix.scales, scale_row, 1).front();
-    return std::vector<float>(static_cast<size_t>(n_blocks), scale);
+    return std::vector<float>(n_blocks, scale);
 }
 
 void read_fp8(const Checkpoint& checkpoint, const AssembledMatrix& matrix, int64_t first, int64_t count,
@@ -146,8 +146,8 @@ class IntegerRows {
           first_(first),
           count_(count),
           n_groups_(matrix.cols / matrix.group),
-          codes_(static_cast<size_t>(count * matrix.cols)),
-          scales_(static_cast<size_t>(count * n_groups_)),
+          codes_(count * matrix.cols),
+          scales_(count * n_groups_),
           zeros_(scales_.size()) {
         read_codes();
         read_scales();
@@ -208,8 +208,7 @@ class IntegerRows {
                 const uint32_t word = is_awq ? word_at(words, k * (matrix_.rows / 8) + n / 8)
                                              : word_at(words, k / a_word * matrix_.rows + n);
                 const int64_t shift = is_awq ? 4 * k_awq_order[n % 8] : k % a_word * bits;
-                codes_[static_cast<size_t>(r * cols + k)] =
-                    static_cast<uint8_t>(word >> shift & ((1U << bits) - 1));
+                codes_[r * cols + k] = static_cast<uint8_t>(word >> shift & ((1U << bits) - 1));
             }
         }
     }
@@ -229,7 +228,7 @@ class IntegerRows {
                 const int64_t at = is_one                 ? 0
                                    : has_inputs_outside() ? g * matrix_.rows + first_ + r
                                                           : (first_ + r) * n_groups_ + g;
-                float& scale = scales_[static_cast<size_t>(r * n_groups_ + g)];
+                float& scale = scales_[r * n_groups_ + g];
                 traits(*tensor.format)
                     .decode_row(view.data + at * traits(*tensor.format).block_bytes, 1, &scale);
                 scale *= up;
@@ -280,7 +279,7 @@ class IntegerRows {
                               "tensor {} has a zero point of {} in row {}, config.json says that the weights "
                               "are symmetric",
                               matrix_.zeros->name, zero, first_ + r);
-                zeros_[static_cast<size_t>(r * n_groups_ + g)] = static_cast<int16_t>(zero);
+                zeros_[r * n_groups_ + g] = static_cast<int16_t>(zero);
             }
         }
     }
@@ -288,7 +287,7 @@ class IntegerRows {
     // Reads the group of each input. Throws format if groups are out of order, unless the matrix is stored as floats.
     void read_groups() {
         const checkpoint::View view = all_of(checkpoint_, *matrix_.groups);
-        groups_.resize(static_cast<size_t>(matrix_.cols));
+        groups_.resize(matrix_.cols);
         for (int64_t k = 0; k < matrix_.cols; ++k) {
             const auto group = static_cast<int32_t>(word_at(view.data, k));
             if (group < 0 || group >= n_groups_)
@@ -300,7 +299,7 @@ class IntegerRows {
                     "tensor {} has inputs out of order (input {} in group {}), which config.json does not "
                     "declare",
                     matrix_.groups->name, k, group);
-            groups_[static_cast<size_t>(k)] = group;
+            groups_[k] = group;
         }
     }
 
@@ -332,7 +331,7 @@ void read_transposed(const Checkpoint& checkpoint, const AssembledMatrix& matrix
     for (int64_t k = 0; k < matrix.cols; ++k)
         for (int64_t r = 0; r < count; ++r)
             std::memcpy(out + r * matrix.row_bytes + k * size,
-                        view.data + (k * matrix.stack_rows + column + r) * size, static_cast<size_t>(size));
+                        view.data + (k * matrix.stack_rows + column + r) * size, size);
 }
 
 void check_stated_shape(const Checkpoint& checkpoint, const AssembledMatrix& matrix) {
@@ -405,7 +404,7 @@ void read_assembled(const Checkpoint& checkpoint, const AssembledMatrix& matrix,
     const int64_t last = blocks_of(blocks_of(end, matrix.row_bytes), step) * step;
     if (first * matrix.row_bytes == begin && last * matrix.row_bytes == end)
         return read_rows(checkpoint, matrix, first, last - first, out.data());
-    std::vector<std::byte> rows(static_cast<size_t>((last - first) * matrix.row_bytes));
+    std::vector<std::byte> rows((last - first) * matrix.row_bytes);
     read_rows(checkpoint, matrix, first, last - first, rows.data());
     std::copy_n(rows.begin() + (begin - first * matrix.row_bytes), out.size(), out.begin());
 }

@@ -23,7 +23,7 @@ void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> ou
     // The weight is a vector of another type. All of it is converted: it has some thousand numbers.
     std::vector<std::byte> stored(source.tensor->bytes);
     checkpoint_->read(*source.tensor, 0, stored);
-    std::vector<float> values(static_cast<size_t>(weight.cols));
+    std::vector<float> values(weight.cols);
     traits(*source.tensor->format).decode_row(stored.data(), weight.cols, values.data());
     std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + at, out.size());
 }

@@ -56,7 +56,7 @@ Bench::Bench(const Options& options, int32_t n_threads)
     const Clock::time_point start = Clock::now();
     open_model();
     load_seconds_ = seconds_since(start);
-    open_yardsticks();
+    open_references();
 }
 
 std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
@@ -113,7 +113,7 @@ void Bench::open_model() {
         open.packed_file = options_.packed_file;
         open.expert_moves = options_.expert_moves;
         const bool maps = options_.mapped || !options_.packed_file.empty();
-        open.residence = maps ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
+        open.residence = maps ? checkpoint::HostStorage::mapped : checkpoint::HostStorage::owned;
         model_.emplace(options_.model, split, open, Logger());
         stages_ = model_->stages();
         shares_ = model_->shares();
@@ -124,7 +124,7 @@ void Bench::open_model() {
     forward_.emplace(stages_, model::minimax_m2(*config_, *weights_), pools_);
 }
 
-void Bench::open_yardsticks() {
+void Bench::open_references() {
     for (const model::Share& share : shares_) {
         auto& own = device_bandwidth_.emplace_back();
         if (!share.backend->uses_host_memory()) {
@@ -294,7 +294,7 @@ void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& spa
     queries_.clear();
     if (space.keeps_logits()) {
         queries_.resize(static_cast<size_t>(n_wanted));
-        for (ShortlistQuery& query : queries_) query.n_candidates = 1;
+        for (TopKQuery& query : queries_) query.n_candidates = 1;
     } else {
         logits_.resize(static_cast<size_t>(n_wanted * config_->n_vocab));
     }

@@ -55,7 +55,7 @@ class Bench {
     std::shared_ptr<const backend::Backend> open_device(const std::string& name) const;
     placement::Spread open_devices();
     void open_model();
-    void open_yardsticks();
+    void open_references();
     double measure_bandwidth() const;
     std::optional<runtime::ExpertPoolState> cache_state() const;  // of all devices
 
@@ -90,7 +90,7 @@ class Bench {
     std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
     int64_t n_drawn_ = 0;  // tokens, of all tests: none is repeated before all of the vocabulary were taken
     std::vector<float> logits_;
-    std::vector<ShortlistQuery> queries_;
+    std::vector<TopKQuery> queries_;
     double load_seconds_ = 0.0;
 };
 

@@ -98,7 +98,7 @@ def bench_drafts(model, n_tokens, rounds):
                 for _ in session.generate(prompt, **options):
                     pass
                 times[draft_tokens].append(session.result.generate_us)
-    ratios = [without / guessed for without, guessed in zip(times[0], times[16])]
+    ratios = [without / drafted for without, drafted in zip(times[0], times[16])]
     print(f"{n_tokens} tokens that do not repeat: {n_tokens * 1e6 / statistics.median(times[0]):.1f} tokens/s, with "
           f"drafts {n_tokens * 1e6 / statistics.median(times[16]):.1f}; ratio {statistics.median(ratios):.3f} "
           f"({min(ratios):.3f} to {max(ratios):.3f})")

@@ -13,7 +13,7 @@ namespace minim::bench {
 namespace {
 
 // No expert is chosen by nearly every token: real routers are trained to use all.
-constexpr double k_most_use = 0.95;
+constexpr double k_max_use = 0.95;
 // Drift: after this number of tokens every expert has the next rank, and the last one becomes the first.
 constexpr int64_t k_tokens_a_rank = 16;
 
@@ -53,7 +53,7 @@ Routing parse_routing(std::string_view text) {
 std::vector<double> use_of_ranks(double exponent, int64_t n_expert, int64_t n_used) {
     std::vector<double> weight(static_cast<size_t>(n_expert));
     for (size_t r = 0; r < weight.size(); ++r) weight[r] = std::pow(static_cast<double>(r + 1), -exponent);
-    const double most = std::max(k_most_use, static_cast<double>(n_used) / static_cast<double>(n_expert));
+    const double most = std::max(k_max_use, static_cast<double>(n_used) / static_cast<double>(n_expert));
     std::vector<double> use(weight.size());
     // The first ranks are used as much as possible; the others share what is left.
     for (size_t n_full = 0; n_full < use.size(); ++n_full) {

@@ -103,20 +103,20 @@ class Specs {
 };
 
 // Returns the bytes of a part with some formats expanded.
-uint64_t part_bytes(const weights::Part& part, const weights::ExpandedFormats& expanded) {
+uint64_t part_bytes(const weights::Part& part, const weights::UnpackedFormats& unpacked) {
     uint64_t total = 0;
     for (const WeightSpec* weight : part.weights)
-        total += aligned_bytes(*weight,
-                               weight->use == Use::product ? expanded.held(weight->format) : weight->format);
+        total += aligned_bytes(
+            *weight, weight->use == Use::product ? unpacked.stored_format(weight->format) : weight->format);
     return total;
 }
 
 // Makes the weights of one part, one after another in a block of its device's memory.
 class Maker {
   public:
-    Maker(const Backend& backend, bool packs, const weights::ExpandedFormats& expanded, std::byte* block,
+    Maker(const Backend& backend, bool packs, const weights::UnpackedFormats& unpacked, std::byte* block,
           std::mt19937& random)
-        : backend_(backend), packs_(packs), expanded_(expanded), next_(block), random_(random) {}
+        : backend_(backend), packs_(packs), unpacked_(unpacked), next_(block), random_(random) {}
 
     std::vector<Matrix> make(const weights::Part& part) {
         std::vector<Matrix> matrices;
@@ -130,7 +130,7 @@ class Maker {
 
     Matrix matrix(const WeightSpec& weight) {
         const bool is_product = weight.use == Use::product;
-        Matrix m = {.format = is_product ? expanded_.held(weight.format) : weight.format,
+        Matrix m = {.format = is_product ? unpacked_.stored_format(weight.format) : weight.format,
                     .rows = weight.rows,
                     .cols = weight.cols};
         m.row_bytes = row_bytes(m.format, m.cols);
@@ -185,7 +185,7 @@ class Maker {
 
     const Backend& backend_;
     const bool packs_;
-    const weights::ExpandedFormats expanded_;
+    const weights::UnpackedFormats unpacked_;
     std::byte* next_;
     std::mt19937& random_;
     std::map<Kind, const std::byte*> first_of_;
@@ -238,19 +238,19 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
         std::ranges::any_of(made.stages, [](const auto& stage) { return stage.cache_bytes > 0; });
     const weights::Expand expand = has_cache ? weights::Expand::off : options.expand;
     // Allocates all memory first, so that a model that does not fit fails before anything is made.
-    std::vector<weights::ExpandedFormats> expanded(parts.size());
+    std::vector<weights::UnpackedFormats> unpacked(parts.size());
     made.placed.resize(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
         const Backend& backend = *parts[i].backend;
         weights::check_formats(parts[i]);
         if (options.packs && backend.host() != nullptr)
-            expanded[i] = weights::choose_expanded(*backend.host(), parts[i].weights, expand, Logger());
+            unpacked[i] = weights::choose_unpacked(*backend.host(), parts[i].weights, expand, Logger());
         made.placed[i].device =
-            backend.allocate(part_bytes(parts[i], expanded[i]), "weights", backend::MemoryUse::weights);
+            backend.allocate(part_bytes(parts[i], unpacked[i]), "weights", backend::MemoryUse::weights);
     }
     std::mt19937 random(1);
     for (size_t i = 0; i < parts.size(); ++i) {
-        Maker maker(*parts[i].backend, options.packs, expanded[i], made.placed[i].device->data(), random);
+        Maker maker(*parts[i].backend, options.packs, unpacked[i], made.placed[i].device->data(), random);
         made.placed[i].weights.matrices = maker.make(parts[i]);
     }
     made.weights = model::join(parts, made.placed, shape.n_layer);

@@ -24,7 +24,7 @@ class Bench(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
 
-    def test_the_processor_and_devices_are_measured_alike(self):
+    def test_the_cpu_and_devices_are_measured_alike(self):
         for devices in ("cpu", "sim:0", "sim:0,sim:1"):
             for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "2", "-r", "1")):
                 with self.subTest(devices=devices, model=model[0]):
@@ -48,7 +48,7 @@ class Bench(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertIn(where, done.stdout)
 
-    def test_experts_may_lie_elsewhere_than_their_layers(self):
+    def test_experts_may_be_on_another_device_than_their_layers(self):
         for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "2", "-r", "1")):
             for options, where in (
                 (("--cpu-moe",), "sim:0 (layers 0-{}), cpu (experts of layers 0-{})"),
@@ -119,7 +119,7 @@ class Bench(unittest.TestCase):
         done = run("-m", MODEL, "--routing", "uniform")
         self.assertIn("a model file has routers of its own", done.stderr)
 
-    def test_without_a_device_the_processor_is_measured(self):
+    def test_without_a_device_the_cpu_is_measured(self):
         self.assertEqual({r["device"] for r in self.results(*SMALL)}, {"cpu"})
 
     def test_operations_are_timed_on_devices_where_asked_for(self):
@@ -141,7 +141,7 @@ class Bench(unittest.TestCase):
         head = bytes_per_token("--experts-format", "Q8_0", "--head-format", "Q6_K")
         self.assertEqual(8 * (q8_0 - head), 2 * 256 * 256 * (8.5 - 6.5625) / 8)
 
-    def test_a_depth_can_be_made_up(self):
+    def test_a_depth_can_be_simulated(self):
         for kv in ("F16", "Q8_0"):
             for devices in ("cpu", "sim:0,sim:1"):
                 results = self.results(*SMALL, "-d", "1000", "--synthetic-depth", "-k", kv, "--device", devices, "--parallel",

@@ -143,10 +143,10 @@ class TimedBackend : public backend::Backend {
                  int64_t hidden, float* out) const override {
         inner_->collect(scratch, exchange, turn, places, ids, n, n_used, hidden, out);
     }
-    bool makes_shortlists() const noexcept override { return inner_->makes_shortlists(); }
-    void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                   const backend::ShortlistTask& task) const override {
-        inner_->shortlist(scratch, logits, n, n_vocab, task);
+    bool makes_top_k() const noexcept override { return inner_->makes_top_k(); }
+    void top_k(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+               const backend::TopKTask& task) const override {
+        inner_->top_k(scratch, logits, n, n_vocab, task);
     }
 
   private:

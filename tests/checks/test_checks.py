@@ -86,7 +86,7 @@ class Words(Planted):
         self.write("CMakeLists.txt", 'option(A "Several memory nodes" ON) # set aside\n')
         lines = self.finds("words", "README.md:1: 'keys and values'", "lib/kv/a.h:2: 'memory node'",
                            "lib/kv/b.cpp:1: 'the processor'", "examples/a.py:2: 'yardstick'", "examples/a.py:3: 'guess'",
-                           "CMakeLists.txt:1: 'memory nodes'", "CMakeLists.txt:1: 'set aside'")
+                           "CMakeLists.txt:1: 'memory nodes'", "CMakeLists.txt:1: 'set aside'", args=("--no-identifiers",))
         self.assertEqual(len(lines), 7)
 
     def test_code_is_not_prose(self):

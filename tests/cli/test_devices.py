@@ -119,7 +119,7 @@ class Devices(unittest.TestCase):
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--device-memory", "1GiB,1GiB")
         self.assertIn("2 budgets for 1 devices", errors_of(done)[0])
 
-    def test_a_device_that_is_not_there_is_an_error_unless_the_processor_is_allowed(self):
+    def test_a_missing_device_is_an_error_unless_the_cpu_is_allowed(self):
         for device, why in (
             ("sim:7", "device sim:7: there are 3 devices"),
             ("sim:2", "device sim:2: it is simulated to be too old"),

@@ -38,7 +38,7 @@ class Generate(unittest.TestCase):
         self.assertRegex(done.stderr, r"generation: +18 tokens in +[\d.]+ s, +[\d.]+ tokens/s")
         self.assertIn("end of turn", done.stderr)
 
-    def test_every_backend_and_residence_gives_the_same_answer(self):
+    def test_every_backend_and_storage_gives_the_same_answer(self):
         for option in (("--backend", "reference"), ("--no-mmap",), ("--mmap",), ("-t", 1), ("-b", 16, "-ub", 8)):
             with self.subTest(option):
                 self.assertEqual(run("-m", Q8_0, "-p", QUESTION, "--temp", 0, *option).stdout, ANSWER)

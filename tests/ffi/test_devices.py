@@ -66,7 +66,7 @@ class Devices(unittest.TestCase):
             self.assertLess(was.free - device.free, 3 * page)
             self.assertEqual(device._replace(free=0, kept=0), was._replace(free=0))
 
-    def test_a_packed_file_has_what_lies_with_the_processor(self):
+    def test_a_packed_file_has_the_weights_of_the_cpu(self):
         ids = list(range(40, 90))
         expected = minim.Model(Q8_0, threads=2).session(200).eval(ids)
         with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +175,7 @@ class Devices(unittest.TestCase):
         self.assertGreater(experts.work, 0)
         session.close()
 
-    def test_experts_that_do_not_fit_a_budget_stay_with_the_processor(self):
+    def test_experts_that_do_not_fit_a_budget_stay_on_the_cpu(self):
         def placed(budget):
             return minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], fit_context=256)
 
@@ -346,7 +346,7 @@ class Devices(unittest.TestCase):
             model = minim.Model(Q8_0, threads=2, devices=devices, deterministic=True)
             self.assertTrue((model.session(200).eval(ids) == expected).all())
 
-    def test_a_model_on_the_processor_says_what_it_holds(self):
+    def test_a_model_on_the_cpu_reports_its_memory(self):
         for mmap in (True, False):
             model = minim.Model(Q8_0, threads=2, mmap=mmap)
             (cpu,) = model.memory()

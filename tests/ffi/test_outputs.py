@@ -5,7 +5,7 @@ import unittest
 from support import load_json, minim, model
 
 
-def gathered(deltas):
+def collected(deltas):
     """Returns the message that a client gets from a stream: the sum of its deltas."""
     result = {"content": None, "reasoning_content": None, "tool_calls": []}
     for delta in deltas:
@@ -46,7 +46,7 @@ class Outputs(unittest.TestCase):
             with self.subTest(case["name"]):
                 parser = model().output_parser(**options)
                 deltas = [delta for i in range(len(data)) for delta in parser.feed(data[i : i + 1])]
-                result = gathered(deltas + parser.finish(case["finish"]))
+                result = collected(deltas + parser.finish(case["finish"]))
                 self.assertEqual(parser.finish_reason, case["expect"]["finish_reason"])
                 if len(result["tool_calls"]) > len(case["expect"]["tool_calls"]):
                     partial = result["tool_calls"].pop()

@@ -70,7 +70,7 @@ class Threads(unittest.TestCase):
         with self.assertRaises(ValueError):
             minim.Model(Q8_0, numa="everywhere")
 
-    def test_expanded_weights_take_more_memory_and_change_no_bit(self):
+    def test_unpacked_weights_take_more_memory_and_change_no_bit(self):
         ids = prompt("memory")["ids"][:20]
 
         def logits(expand):

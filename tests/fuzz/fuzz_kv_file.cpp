@@ -36,8 +36,8 @@ constexpr std::string_view k_state_magic = "minim-kv";
 constexpr std::string_view k_prefix_magic = "minim-px";
 
 // No supported model has larger pages, and a larger page would take all the time of a run.
-constexpr int64_t k_most_page_bytes = int64_t{1} << 20;
-constexpr int64_t k_most_pages = 64;
+constexpr int64_t k_max_page_bytes = int64_t{1} << 20;
+constexpr int64_t k_max_pages = 64;
 
 // Reading a file may fail because of its format, or because a size in it exceeds the memory.
 template <typename Read>
@@ -70,7 +70,7 @@ void read_state(const TemporaryFolder& folder, const std::string& path) {
     const State state = file.state();
     require(state.n_evaluated <= std::ssize(state.tokens) && std::ssize(state.tokens) <= state.n_context,
             "a state's tokens fit into its context");
-    if (file.layout().page_bytes() > k_most_page_bytes || state.n_evaluated > k_most_pages * k_kv_page_tokens)
+    if (file.layout().page_bytes() > k_max_page_bytes || state.n_evaluated > k_max_pages * k_kv_page_tokens)
         return;
     const int64_t n_context = std::max<int64_t>(state.n_evaluated, 1);
     Sequence kv(std::make_shared<PagePool>(file.layout()), n_context);
@@ -89,19 +89,19 @@ void read_state(const TemporaryFolder& folder, const std::string& path) {
 
 void read_prefixes(const TemporaryFolder& folder, const std::string& path, const KvFileHeader& header) {
     const KvLayout layout = layout_of(header, path);
-    if (layout.page_bytes() > k_most_page_bytes) return;
+    if (layout.page_bytes() > k_max_page_bytes) return;
     const auto load = [&](const std::string& from, PrefixCache& cache) {
         return cache.load(from, header.model, nullptr);
     };
     const auto pool_of = [&] {
         auto pool = std::make_shared<PagePool>(layout);
-        pool->keep_pages(k_most_pages);
+        pool->keep_pages(k_max_pages);
         return pool;
     };
     const auto pool = pool_of();
     PrefixCache cache(pool);
     const int64_t n_read = load(path, cache);
-    require(n_read == cache.n_pages() && n_read <= k_most_pages, "what was read is kept");
+    require(n_read == cache.n_pages() && n_read <= k_max_pages, "what was read is kept");
 
     const std::string copy = folder / "copy";
     cache.save(copy, header.model, nullptr);
@@ -137,7 +137,7 @@ bool small_layout(const KvFileHeader& header, KvLayout& layout) {
     } catch (const Error&) {
         return false;
     }
-    return layout.page_bytes() <= k_most_page_bytes;
+    return layout.page_bytes() <= k_max_page_bytes;
 }
 
 // Makes the bytes a state: corrects the header and, if its counts are small enough, the hashes of pages and tables. Resizes the
@@ -147,8 +147,8 @@ void sign_state(Bytes& bytes) {
     KvLayout layout;
     if (!small_layout(header, layout)) return;
     const auto [n_context, n_tokens, n_evaluated, n_logits] = header.counts;
-    constexpr uint64_t k_most = k_most_pages * k_kv_page_tokens;
-    if (n_tokens > k_most || n_evaluated > k_most || n_logits > k_most) return;
+    constexpr uint64_t k_max = k_max_pages * k_kv_page_tokens;
+    if (n_tokens > k_max || n_evaluated > k_max || n_logits > k_max) return;
     const size_t n_tables = 4 * (n_tokens + n_logits);
     const size_t n_pages = (n_evaluated + k_kv_page_tokens - 1) / k_kv_page_tokens;
     const size_t pages_at = sizeof(header) + n_tables;
@@ -176,7 +176,7 @@ void sign_prefixes(Bytes& bytes) {
     KvFileHeader header = sign(bytes, k_prefix_magic, bytes.size());
     KvLayout layout;
     const uint64_t n = header.counts[0];
-    if (!small_layout(header, layout) || n == 0 || n > k_most_pages) return;
+    if (!small_layout(header, layout) || n == 0 || n > k_max_pages) return;
     const size_t hash_at = sizeof(header) + n * sizeof(Record);
     size_t at = hash_at + 8;
     if (bytes.size() < at) bytes.resize(at);

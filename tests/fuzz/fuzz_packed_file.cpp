@@ -45,8 +45,8 @@ void open(const std::string& path, const Bytes& bytes) {
         require(weights::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
         const auto written = std::span(bytes).subspan(sizeof(PackedHeader), runs.size_bytes());
         require(std::ranges::equal(std::as_bytes(runs), written), "runs are read as they were written");
-        const weights::ExpandedFormats expanded = packed->expanded();
-        require(weights::ExpandedFormats::of_bits(expanded.bits()).bits() == expanded.bits(),
+        const weights::UnpackedFormats unpacked = packed->unpacked();
+        require(weights::UnpackedFormats::of_bits(unpacked.bits()).bits() == unpacked.bits(),
                 "expanded formats are a set that can be written");
     });
 }

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string actual;
     for (const char byte : text) {
         bytewise.push(std::string_view(&byte, 1), actual);
-        require(bytewise.held_bytes() <= 3, "at most 3 bytes are held back");
+        require(bytewise.pending_bytes() <= 3, "at most 3 bytes are held back");
     }
     bytewise.finish(actual);
     require(actual == expected, "cuts change nothing");

@@ -22,7 +22,7 @@ struct SetBlas {
     ~SetBlas() { fake_blas() = {}; }
 };
 
-constexpr int64_t k_n = DenseProducts::k_least_rows;
+constexpr int64_t k_n = DenseProducts::k_min_rows;
 
 alignas(16) float some_floats[8];
 
@@ -96,8 +96,8 @@ TEST_CASE("dense products: the library is asked once a shape, as long as there i
         for (const int64_t n : {64, 100, 64}) multiply(n);
     CHECK(fake_blas().asked.size() == 2);
     CHECK(fake_blas().asked[1] == cuda::blas::Problem{Format::bf16, 64, 128, 100});
-    for (int64_t n = 0; n < static_cast<int64_t>(DenseProducts::k_most_plans); ++n) multiply(200 + n);
-    CHECK(products.n_plans() == DenseProducts::k_most_plans);
+    for (int64_t n = 0; n < static_cast<int64_t>(DenseProducts::k_max_plans); ++n) multiply(200 + n);
+    CHECK(products.n_plans() == DenseProducts::k_max_plans);
     const size_t n_asked = fake_blas().asked.size();
     multiply(201);
     CHECK(fake_blas().asked.size() == n_asked);

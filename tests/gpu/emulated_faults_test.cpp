@@ -158,15 +158,15 @@ void sync_of_unit(EmulatedThread& t) {
 enum class Does { waits, reads_before, copies_before, writes_before, holds_next };
 
 template <Does does>
-struct Held {};
+struct Stored {};
 template <>
-struct Held<Does::holds_next> {
+struct Stored<Does::holds_next> {
     static constexpr bool k_holds_next = true;
 };
 
 // Adds one to the numbers of `from`.
 template <Does does>
-struct NextKernel : Held<does> {
+struct NextKernel : Stored<does> {
     static constexpr int k_threads = 32;
     static constexpr bool k_starts_early = true;
     const float* from;  // [n_blocks, k_threads]

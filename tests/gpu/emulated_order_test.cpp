@@ -8,7 +8,7 @@
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
 #include "gpu/text_on_device.h"
-#include "runtime/shortlist_space.h"
+#include "runtime/top_k_space.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -142,7 +142,7 @@ std::vector<float> some_slots(Format gate_format, Format up_format, Format down_
 }
 
 // Returns the results of some top-k tasks on rows in which most logits occur several times.
-std::vector<std::byte> some_shortlists() {
+std::vector<std::byte> some_top_k() {
     constexpr int64_t k_vocab = 9000;
     Fixture f(Arithmetic::fast);
     Random random(10);
@@ -157,11 +157,10 @@ std::vector<std::byte> some_shortlists() {
     for (float& logit : logits) logit = std::round(logit * 8.0F);
     const float* rows = f.put(logits);
     f.device->synchronize(*f.stream);
-    runtime::ShortlistSpace space(*f.device, 3);
-    space.ask(
-        std::vector<ShortlistQuery>{{256, {}, 1.0, true}, {1, {}, 0.5, false}, {9, {4, 8999}, 2.0, true}});
+    runtime::TopKSpace space(*f.device, 3);
+    space.ask(std::vector<TopKQuery>{{256, {}, 1.0, true}, {1, {}, 0.5, false}, {9, {4, 8999}, 2.0, true}});
     space.upload(*stream, 0);
-    f.device->shortlist(*stream, rows, 3, k_vocab, space.task(0));
+    f.device->top_k(*stream, rows, 3, k_vocab, space.task(0));
     space.download(*stream, 0);
     f.device->synchronize(*stream);
     std::vector<std::byte> all;
@@ -170,7 +169,7 @@ std::vector<std::byte> some_shortlists() {
         all.insert(all.end(), bytes.begin(), bytes.end());
     };
     for (int64_t row = 0; row < 3; ++row) {
-        const Shortlist top = space.answer(row);
+        const TopK top = space.answer(row);
         const double totals[] = {top.total, top.exact_total};
         add(top.candidates);
         add(top.named_logits);
@@ -230,7 +229,7 @@ TEST_CASE("emulated threads: copies at once give the same bits where rings of st
 }
 
 TEST_CASE("emulated threads: in all orders the top-k of rows has the same bits") {
-    check_all_ways([] { return some_shortlists(); });
+    check_all_ways([] { return some_top_k(); });
 }
 
 TEST_CASE("emulated threads: in all ways attention gives the same bits") {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t k_stack_bytes = 64 * 1024;
 constexpr size_t k_warp = 32;
-constexpr size_t k_most_exchanged = 32;  // bytes a lane puts down
+constexpr size_t k_max_exchanged = 32;  // bytes a lane puts down
 constexpr size_t k_alignment = 128;
 
 struct Barrier {
@@ -45,7 +45,7 @@ constexpr Waiting k_is_finished = {&k_constant, 1};
 struct Warp {
     Barrier barrier;
     // Two, used in turn: a lane may put down the next value before another has read the last one.
-    std::byte put_down[2][k_warp * k_most_exchanged];
+    std::byte put_down[2][k_warp * k_max_exchanged];
 };
 
 struct FreeMemory {
@@ -385,7 +385,7 @@ Emulation& emulation() {
 namespace {
 
 // The maximum number of kernels that may have threads on a device at a time.
-constexpr size_t k_most_in_flight = 4;
+constexpr size_t k_max_in_flight = 4;
 
 struct InFlight {
     cuda::fast::Stream stream;
@@ -432,8 +432,8 @@ void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
     std::deque<InFlight>& ahead = in_flight();
     const bool same_stream = ahead.empty() || ahead.back().stream == stream;
-    const bool is_held = !ahead.empty() && ahead.back().holds_next;
-    finish_kernels_but(!same_stream ? 0 : is_held ? 1 : k_most_in_flight - 1);
+    const bool is_stored = !ahead.empty() && ahead.back().holds_next;
+    finish_kernels_but(!same_stream ? 0 : is_stored ? 1 : k_max_in_flight - 1);
     auto kernel = std::make_unique<EmulatedGrid>(grid, n_threads, emulation(), body);
     kernel->run_ahead();
     ahead.push_back({stream, holds_next, std::move(kernel)});

@@ -13,7 +13,7 @@ using backend::Arithmetic;
 using backend::LinearTask;
 using backend::Matrix;
 
-constexpr int64_t k_most_cols = 8192;
+constexpr int64_t k_max_cols = 8192;
 constexpr double k_rounding = 2.5e-2;  // of inputs of packed weights, to 8 bits
 constexpr float k_eps = 1e-6F;
 
@@ -39,7 +39,7 @@ struct NormCase {
 
 std::unique_ptr<backend::Scratch> reserve_long_rows(Fixture& f) {
     backend::StepLimits limits = k_limits;
-    limits.hidden = k_most_cols;
+    limits.hidden = k_max_cols;
     limits.n_expert = 512;
     limits.n_expert_used = 8;
     return f.device->reserve(limits);
@@ -93,7 +93,7 @@ TEST_CASE("gpu norm: one row and its products, for rows of several sizes") {
     // A stage of 256 columns, some and a part, more than the threads of a block keep, and as many as are possible.
     for (const Format format : {Format::q8_0, Format::q4_0, Format::iq4_nl}) {
         Random random(7);
-        for (const int64_t cols : {int64_t{32}, int64_t{544}, int64_t{3328 + 96}, k_most_cols}) {
+        for (const int64_t cols : {int64_t{32}, int64_t{544}, int64_t{3328 + 96}, k_max_cols}) {
             const TestMatrix few(format, 37, cols, random);
             const TestMatrix many(format, 112, cols, random);
             check_products(f, format, cols, few, many);

@@ -138,13 +138,13 @@ TEST_CASE("recorded steps: kernels that start early are not recorded, or a recor
             const SetRecords set(trouble);
             CHECK(decoded(model, 6) == expected);
             CHECK(recording() == nullptr);
-            CHECK(graphs_held() == 0);
+            CHECK(graphs_stored() == 0);
             if (trouble.fail_at_repeat > 0) CHECK(records().n_asked >= trouble.fail_at_repeat);
         }
         const SetRecords all({});  // the devices are not lost
         CHECK(decoded(model, 6) == expected);
         CHECK(records().n_repeats == static_cast<int64_t>(4 * n_devices));
-        CHECK(graphs_held() == 0);
+        CHECK(graphs_stored() == 0);
     }
 }
 

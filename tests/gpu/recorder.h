@@ -58,7 +58,7 @@ inline bool& starts_early() {
 }
 
 // Records that have been made and not been ended.
-inline int64_t& graphs_held() {
+inline int64_t& graphs_stored() {
     static int64_t count = 0;
     return count;
 }

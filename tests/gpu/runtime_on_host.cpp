@@ -236,7 +236,7 @@ Graph end_record(int32_t, Stream, const char*& why) noexcept {
         delete work;
         return nullptr;
     }
-    ++test::graphs_held();
+    ++test::graphs_stored();
     return work;
 }
 
@@ -257,7 +257,7 @@ const char* repeat(int32_t, Graph graph, Stream) noexcept {
 
 void end_graph(int32_t, Graph graph) noexcept {
     finish_record();
-    --test::graphs_held();
+    --test::graphs_stored();
     delete static_cast<test::RecordedWork*>(graph);
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's
         REQUIRE(state_of(*model).n_places == static_cast<int64_t>(n_places));
         for (size_t layer = 0; layer < uses.size(); ++layer)
             for (size_t e = 0; e < n_expert; ++e)
-                CHECK((model->expert_pools()[0]->on_host(static_cast<int64_t>(layer)).elsewhere[e] != 0) ==
+                CHECK((model->expert_pools()[0]->on_host(static_cast<int64_t>(layer)).is_on_device[e] != 0) ==
                       (uses[layer][e] > 0.0F));
         for (const size_t chunk : {30, 7, 1}) CHECK(logits_on(model, ids, chunk) == expected);
     };
@@ -116,7 +116,7 @@ TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's
 TEST_CASE("pool: the host's weights are pinned while experts may be copied, and only then") {
     const SixLayers six;
     model::OpenOptions options;
-    options.residence = checkpoint::Residence::owned;
+    options.residence = checkpoint::HostStorage::owned;
     const auto read = [&](const Devices& devices, uint64_t bytes) {
         const auto model =
             model_placed({.devices = {devices[0]}, .expert_cache_bytes = bytes}, options, six.path);
@@ -129,9 +129,9 @@ TEST_CASE("pool: the host's weights are pinned while experts may be copied, and 
     CHECK(devices[0]->pinned_bytes() == 0);
     CHECK(read(devices, all / 2) >= all);
     CHECK(devices[0]->pinned_bytes() == 0);
-    options.residence = checkpoint::Residence::mapped;
+    options.residence = checkpoint::HostStorage::mapped;
     CHECK(read(devices, all / 2) == 0);
-    options.residence = checkpoint::Residence::owned;
+    options.residence = checkpoint::HostStorage::owned;
     CHECK(read(devices, 2 * all) == 0);
     CHECK(read(make_devices(1, {.refuses_to_pin = true}), all / 2) == 0);
 }

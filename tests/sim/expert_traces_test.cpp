@@ -28,7 +28,7 @@ constexpr int64_t k_trace_experts = 128;
 constexpr int64_t k_trace_used = 4;
 constexpr int64_t k_trace_tokens = 2000;
 // Moves under way at a time: with so few layers a step may start one, which arrives two steps later (expert_moves.cpp).
-constexpr int64_t k_most_under_way = 2;
+constexpr int64_t k_max_under_way = 2;
 
 // A simulated device that knows which memory its tables of experts name, and counts writes to that memory, which are
 // not allowed.
@@ -151,7 +151,7 @@ struct Traced {
         for (int64_t layer = 0; layer < k_trace_layers; ++layer) {
             for (int64_t e = 0; e < k_trace_experts; ++e) {
                 const bool is_here = device->has(pool->on_device(layer).places + e);
-                n_wrong += is_here == (pool->on_host(layer).elsewhere[e] != 0) ? 0 : 1;
+                n_wrong += is_here == (pool->on_host(layer).is_on_device[e] != 0) ? 0 : 1;
                 n += is_here ? 1 : 0;
             }
         }
@@ -164,10 +164,10 @@ struct Traced {
         for (const Choice& choice : trace) {
             const int64_t n_moves = pool->state().n_moves;
             ExpertPool::Step step(*pool);
-            REQUIRE(pool->state().n_moves - n_moves <= k_most_under_way);
+            REQUIRE(pool->state().n_moves - n_moves <= k_max_under_way);
             const int64_t n_here = n_on_device();
             REQUIRE(n_here <= pool->state().n_places);
-            REQUIRE(n_here >= pool->state().n_places - k_most_under_way);
+            REQUIRE(n_here >= pool->state().n_places - k_max_under_way);
             for (int64_t layer = 0; layer < k_trace_layers; ++layer)
                 pool->note(layer, choice[static_cast<size_t>(layer)]);
             step.end(1);
@@ -234,7 +234,7 @@ TEST_CASE("traces: equal choices in equal steps give equal tables") {
     CHECK(first.run(trace) == second.run(trace));
     for (int64_t layer = 0; layer < k_trace_layers; ++layer)
         for (int64_t e = 0; e < k_trace_experts; ++e)
-            CHECK(first.pool->on_host(layer).elsewhere[e] == second.pool->on_host(layer).elsewhere[e]);
+            CHECK(first.pool->on_host(layer).is_on_device[e] == second.pool->on_host(layer).is_on_device[e]);
 }
 
 }  // namespace minim::test

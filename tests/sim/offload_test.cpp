@@ -41,13 +41,13 @@ std::string placement_of(const model::Model& model) {
 TEST_CASE("experts on the CPU, all else on a device: the CPU's logits, bit for bit") {
     const std::vector<int32_t> ids = some_ids(70);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
-    for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
+    for (const auto residence : {checkpoint::HostStorage::mapped, checkpoint::HostStorage::owned}) {
         model::OpenOptions options;
         options.residence = residence;
         const Devices devices = make_devices(1);
         const auto model = with_host_experts(devices, k_all, options);
         CHECK(placement_of(*model) == "sim:0 (layers 0-2), cpu (experts of layers 0-2)");
-        const bool is_owned = residence == checkpoint::Residence::owned;
+        const bool is_owned = residence == checkpoint::HostStorage::owned;
         CHECK(model->weights().layers[1].experts.up.packed == is_owned);
         CHECK(model->weights().layers[1].wq.packed);
         CHECK(model->weight_bytes()[1].is_mapped == !is_owned);

@@ -14,7 +14,7 @@
 #include "cpu/cpu_backend.h"
 #include "sim/sim_exchange.h"
 #include "sim/sim_queue.h"
-#include "support/shortlist.h"
+#include "support/top_k.h"
 
 namespace minim::sim {
 namespace {
@@ -45,14 +45,14 @@ void pause(double seconds) {
 }
 
 // One row of a top-k task.
-void shortlist_row(std::span<const float> logits, const backend::ShortlistRow& row, const int32_t* named,
-                   std::byte* results, backend::ShortlistFacts& facts) {
-    ShortlistQuery query;
+void top_k_row(std::span<const float> logits, const backend::TopKRow& row, const int32_t* named,
+               std::byte* results, backend::TopKFacts& facts) {
+    TopKQuery query;
     query.n_candidates = row.n_candidates;
     query.named.assign(named + row.first_named, named + row.first_named + row.n_named);
     query.inverse_temperature = row.inverse_temperature;
     query.exact_total = row.wants_exact_total != 0;
-    const test::HostShortlist top = test::make_shortlist(logits, query);
+    const test::HostTopK top = test::make_top_k(logits, query);
     facts = {top.total, top.exact_total, static_cast<int32_t>(top.candidates.size()), top.n_nan};
     std::ranges::copy(top.candidates, reinterpret_cast<Candidate*>(results + row.candidates_at));
     std::ranges::copy(top.named_logits, reinterpret_cast<float*>(results + row.named_at));
@@ -319,9 +319,9 @@ void SimBackend::expert_slots(Scratch& scratch, const float* h, int64_t n, const
                               const ExpertWeights& weights, float* out) const {
     enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), n_used, weights, out = here(out)] {
         ExpertWeights own = experts_here(weights);
-        std::vector<uint8_t> elsewhere;
-        for (const std::byte* gate : own.gate.expert) elsewhere.push_back(gate == nullptr ? 1 : 0);
-        own.elsewhere = elsewhere.data();
+        std::vector<uint8_t> is_on_device;
+        for (const std::byte* gate : own.gate.expert) is_on_device.push_back(gate == nullptr ? 1 : 0);
+        own.is_on_device = is_on_device.data();
         cpu_->expert_slots(*stream_of(scratch).cpu, h, n, ids, n_used, own, out);
         pause(options_.experts_seconds);
     });
@@ -381,16 +381,16 @@ void SimBackend::collect(Scratch& scratch, Exchange& exchange_with, int64_t turn
             });
 }
 
-void SimBackend::shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                           const backend::ShortlistTask& task) const {
+void SimBackend::top_k(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                       const backend::TopKTask& task) const {
     enqueue(scratch, [this, logits = here(logits), n, n_vocab, rows = here(task.rows),
                       named = here(task.named), results = here(task.results)] {
-        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(results);
+        auto* facts = reinterpret_cast<backend::TopKFacts*>(results);
         for (int64_t i = 0; i < n; ++i) {
             if (rows[i].n_candidates == 0) continue;
-            ++counts_.shortlists;
-            shortlist_row({logits + i * n_vocab, static_cast<size_t>(n_vocab)}, rows[i], named, results,
-                          facts[i]);
+            ++counts_.top_k_lists;
+            top_k_row({logits + i * n_vocab, static_cast<size_t>(n_vocab)}, rows[i], named, results,
+                      facts[i]);
         }
     });
 }

@@ -24,7 +24,7 @@ struct Options {
     double experts_seconds = 0.0;   // added to the experts of a layer
     bool refuses_to_pin = false;
     bool reaches_peers = true;        // copies from other simulated devices without the host
-    bool makes_shortlists = true;     // of rows of logits
+    bool makes_top_k = true;          // of rows of logits
     Format without = Format::count_;  // a format it has no kernels for
     // The n-th of its kind fails, counted from 1; 0: none does.
     int64_t failing_allocation = 0;
@@ -42,7 +42,7 @@ struct Counts {
     std::atomic<uint64_t> bytes_from_host = 0;
     std::atomic<uint64_t> bytes_to_host = 0;
     std::atomic<uint64_t> bytes_from_peers = 0;
-    std::atomic<int64_t> shortlists = 0;  // rows
+    std::atomic<int64_t> top_k_lists = 0;  // rows
 };
 
 class SimBackend : public backend::Backend {
@@ -123,9 +123,9 @@ class SimBackend : public backend::Backend {
     void collect(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn,
                  const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
                  int64_t hidden, float* out) const override;
-    bool makes_shortlists() const noexcept override { return options_.makes_shortlists; }
-    void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
-                   const backend::ShortlistTask& task) const override;
+    bool makes_top_k() const noexcept override { return options_.makes_top_k; }
+    void top_k(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+               const backend::TopKTask& task) const override;
 
   private:
     // Returns where the bytes of something in this device's memory are.

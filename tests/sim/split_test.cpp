@@ -91,11 +91,11 @@ TEST_CASE("the CPU and devices share a model, and activations move only where th
 TEST_CASE("weights that stay on the CPU are copied and packed only where they are to be owned") {
     const std::vector<int32_t> ids = some_ids(40);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
-    for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
+    for (const auto residence : {checkpoint::HostStorage::mapped, checkpoint::HostStorage::owned}) {
         model::OpenOptions options;
         options.residence = residence;
         const auto model = model_on_cpu_and(make_devices(1), options);
-        CHECK(model->weights().layers[0].wq.packed == (residence == checkpoint::Residence::owned));
+        CHECK(model->weights().layers[0].wq.packed == (residence == checkpoint::HostStorage::owned));
         CHECK(model->weights().layers[1].wq.packed);
         CHECK(logits_on(model, ids, 40) == expected);
     }

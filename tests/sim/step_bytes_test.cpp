@@ -25,8 +25,8 @@ constexpr backend::StepLimits k_shape = {.hidden = 96,
 // Stages over some of four devices: two of the host, then two with memory of their own.
 using Arrange = std::function<std::vector<runtime::Stage>(const Backends&)>;
 
-void check_bytes(const Arrange& arrange, int64_t n_rows, bool makes_shortlists) {
-    const Devices devices = make_devices(2, {.makes_shortlists = makes_shortlists});
+void check_bytes(const Arrange& arrange, int64_t n_rows, bool makes_top_k) {
+    const Devices devices = make_devices(2, {.makes_top_k = makes_top_k});
     const Backends all = {cpu_backend(), cpu_backend(), devices[0], devices[1]};
     const std::vector<runtime::Stage> stages = arrange(all);
     const auto bytes = runtime::step_bytes(stages, k_shape, n_rows, k_step_context);
@@ -84,7 +84,7 @@ TEST_CASE("the bytes of a step are those that its buffers take on each device") 
     };
     for (const Arrange& arrange : arrangements)
         for (const int64_t n_rows : {1, 9, 150})
-            for (const bool makes_shortlists : {true, false}) check_bytes(arrange, n_rows, makes_shortlists);
+            for (const bool makes_top_k : {true, false}) check_bytes(arrange, n_rows, makes_top_k);
 }
 
 TEST_CASE("a step beyond all memory is refused when its bytes are counted") {

@@ -83,15 +83,15 @@ def needs_ik_llama(format_name: str) -> bool:
 def load_with_ik_llama(path: Path, ik_llama: str) -> hf.Tensors:
     """The tensors of a GGUF file, expanded to float32 by ik_llama.cpp."""
     with tempfile.TemporaryDirectory() as folder:
-        expanded = Path(folder) / "expanded.gguf"
+        unpacked = Path(folder) / "expanded.gguf"
         program = f"{ik_llama}/build/bin/llama-quantize"
         subprocess.run(
-            [program, "--allow-requantize", str(path), str(expanded), "F32", "1"],
+            [program, "--allow-requantize", str(path), str(unpacked), "F32", "1"],
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        return hf.load_gguf(expanded)
+        return hf.load_gguf(unpacked)
 
 
 def quantised_models(checkpoint: Path, gguf_folder: Path) -> Iterator[tuple[str, MiniMaxM2ForCausalLM]]:

@@ -58,33 +58,33 @@ struct LanesOf {
     // one load.
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
-        constexpr int k_points = 4 / sizeof(Index);
-        __m128i half[2][k_points];
+        constexpr int k_entries = 4 / sizeof(Index);
+        __m128i half[2][k_entries];
         for (int h = 0; h < 2; ++h) {
-            Indices<Index> a(at + 4 * k_points * h);
-            for (int p = 0; p < k_points; ++p) half[h][p] = _mm_loadu_si32(table + a.next());
-            for (int p = 0; p < k_points; ++p)
+            Indices<Index> a(at + 4 * k_entries * h);
+            for (int p = 0; p < k_entries; ++p) half[h][p] = _mm_loadu_si32(table + a.next());
+            for (int p = 0; p < k_entries; ++p)
                 half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[a.next()]), 1);
-            Indices<Index> b(at + 4 * k_points * h + 2 * k_points);
-            for (int p = 0; p < k_points; ++p)
+            Indices<Index> b(at + 4 * k_entries * h + 2 * k_entries);
+            for (int p = 0; p < k_entries; ++p)
                 half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[b.next()]), 2);
-            for (int p = 0; p < k_points; ++p)
+            for (int p = 0; p < k_entries; ++p)
                 half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[b.next()]), 3);
         }
-        for (int p = 0; p < k_points; ++p) point[p].v = join(half[0][p], half[1][p]);
+        for (int p = 0; p < k_entries; ++p) point[p].v = join(half[0][p], half[1][p]);
     }
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int* half) {
-        constexpr int k_points = 4 / sizeof(Index);
-        __m128d two[4][k_points];  // lanes 0 and 1, and so on
+        constexpr int k_entries = 4 / sizeof(Index);
+        __m128d two[4][k_entries];  // lanes 0 and 1, and so on
         for (int i = 0; i < 4; ++i) {
-            Indices<Index> a(at + 2 * k_points * i);
-            for (int p = 0; p < k_points; ++p)
+            Indices<Index> a(at + 2 * k_entries * i);
+            for (int p = 0; p < k_entries; ++p)
                 two[i][p] = _mm_load_sd(reinterpret_cast<const double*>(table + a.next()));
-            for (int p = 0; p < k_points; ++p)
+            for (int p = 0; p < k_entries; ++p)
                 two[i][p] = _mm_loadh_pd(two[i][p], reinterpret_cast<const double*>(table + a.next()));
         }
-        for (int p = 0; p < k_points; ++p) {
+        for (int p = 0; p < k_entries; ++p) {
             part(join(two[0][p], two[2][p]), join(two[1][p], two[3][p]), half[2 * p], half[2 * p + 1]);
         }
     }

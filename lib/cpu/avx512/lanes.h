@@ -51,22 +51,22 @@ struct LanesOf {
     // cycles, and on others it is hardly faster.
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
-        constexpr int k_points = 4 / sizeof(Index);
-        for (int p = 0; p < k_points; ++p) {
+        constexpr int k_entries = 4 / sizeof(Index);
+        for (int p = 0; p < k_entries; ++p) {
             const auto four = [&](int lane) MINIM_KERNEL_INLINE_LAMBDA {
-                return fetch_four<k_points>(table, at + k_points * lane + p);
+                return fetch_four<k_entries>(table, at + k_entries * lane + p);
             };
             point[p].v = join(join(four(0), four(4)), join(four(8), four(12)));
         }
     }
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int* half) {
-        constexpr int k_points = 4 / sizeof(Index);
-        for (int p = 0; p < k_points; ++p) {
+        constexpr int k_entries = 4 / sizeof(Index);
+        for (int p = 0; p < k_entries; ++p) {
             // Returns lanes n, n + 1, n + 4 and n + 5, and the lanes eight after each of these.
             const auto eight = [&](int n) MINIM_KERNEL_INLINE_LAMBDA {
-                return _mm512_castsi512_ps(join(fetch_four<k_points>(table, at + k_points * n + p),
-                                                fetch_four<k_points>(table, at + k_points * (n + 8) + p)));
+                return _mm512_castsi512_ps(join(fetch_four<k_entries>(table, at + k_entries * n + p),
+                                                fetch_four<k_entries>(table, at + k_entries * (n + 8) + p)));
             };
             const __m512 a = eight(0);
             const __m512 b = eight(2);

@@ -47,16 +47,16 @@ MINIM_KERNEL_FUNCTION Int fields(Int word) {
 
 // ---- grids ----
 
-template <size_t n_points>
+template <size_t n_entries>
 struct alignas(64) BytePlanes {
-    uint8_t plane[2][n_points];
+    uint8_t plane[2][n_entries];
 };
 
 // Planes of entries of eight: two bits for each magnitude, four magnitudes a byte, as they are packed.
-template <size_t n_points>
-constexpr BytePlanes<n_points> planes_of_8(const Table<uint16_t, n_points>& packed) {
-    BytePlanes<n_points> grid{};
-    for (size_t i = 0; i < n_points; ++i) {
+template <size_t n_entries>
+constexpr BytePlanes<n_entries> planes_of_8(const Table<uint16_t, n_entries>& packed) {
+    BytePlanes<n_entries> grid{};
+    for (size_t i = 0; i < n_entries; ++i) {
         grid.plane[0][i] = static_cast<uint8_t>(packed.data[i]);
         grid.plane[1][i] = static_cast<uint8_t>(packed.data[i] >> 8);
     }
@@ -64,10 +64,10 @@ constexpr BytePlanes<n_points> planes_of_8(const Table<uint16_t, n_points>& pack
 }
 
 // Planes of entries of four: one with the two low bits of each magnitude's index, one with the third at bits 0, 2, 4 and 6.
-template <size_t n_points>
-constexpr BytePlanes<n_points> planes_of_4(const Table<uint16_t, n_points>& packed) {
-    BytePlanes<n_points> grid{};
-    for (size_t i = 0; i < n_points; ++i) {
+template <size_t n_entries>
+constexpr BytePlanes<n_entries> planes_of_4(const Table<uint16_t, n_entries>& packed) {
+    BytePlanes<n_entries> grid{};
+    for (size_t i = 0; i < n_entries; ++i) {
         for (int position = 0; position < 4; ++position) {
             const int index = (packed.data[i] >> (3 * position)) & 7;
             grid.plane[0][i] = static_cast<uint8_t>(grid.plane[0][i] | (index & 3) << (2 * position));
@@ -77,11 +77,11 @@ constexpr BytePlanes<n_points> planes_of_4(const Table<uint16_t, n_points>& pack
     return grid;
 }
 
-inline constexpr auto k_iq2xxs_planes = planes_of_8(codebooks::k_iq2xxs_points);
-inline constexpr auto k_iq2xs_planes = planes_of_8(codebooks::k_iq2xs_points);
-inline constexpr auto k_iq2s_planes = planes_of_8(codebooks::k_iq2s_points);
-inline constexpr auto k_iq3xxs_planes = planes_of_4(codebooks::k_iq3xxs_points);
-inline constexpr auto k_iq3s_planes = planes_of_4(codebooks::k_iq3s_points);
+inline constexpr auto k_iq2xxs_planes = planes_of_8(codebooks::k_iq2xxs_entries);
+inline constexpr auto k_iq2xs_planes = planes_of_8(codebooks::k_iq2xs_entries);
+inline constexpr auto k_iq2s_planes = planes_of_8(codebooks::k_iq2s_entries);
+inline constexpr auto k_iq3xxs_planes = planes_of_4(codebooks::k_iq3xxs_entries);
+inline constexpr auto k_iq3s_planes = planes_of_4(codebooks::k_iq3s_entries);
 
 // Indices into a plane: bits 0 .. 7 of an index are a byte of `low`, the bits above are masks.
 struct PointIndex {
@@ -90,28 +90,28 @@ struct PointIndex {
     Mask bit_9 = {};
 };
 
-template <int n_points>
-MINIM_KERNEL_INLINE Int look_up_points(const uint8_t* plane, const PointIndex& index, Mask bit_7) {
-    if constexpr (n_points == 128) {
+template <int n_entries>
+MINIM_KERNEL_INLINE Int look_up_entries(const uint8_t* plane, const PointIndex& index, Mask bit_7) {
+    if constexpr (n_entries == 128) {
         return {
             _mm512_permutex2var_epi8(_mm512_load_si512(plane), index.low.v, _mm512_load_si512(plane + 64))};
     } else {
-        constexpr int k_half = n_points / 2;
-        const Int lower = look_up_points<k_half>(plane, index, bit_7);
-        const Int upper = look_up_points<k_half>(plane + k_half, index, bit_7);
-        const Mask bit = n_points == 256 ? bit_7 : n_points == 512 ? index.bit_8 : index.bit_9;
+        constexpr int k_half = n_entries / 2;
+        const Int lower = look_up_entries<k_half>(plane, index, bit_7);
+        const Int upper = look_up_entries<k_half>(plane + k_half, index, bit_7);
+        const Mask bit = n_entries == 256 ? bit_7 : n_entries == 512 ? index.bit_8 : index.bit_9;
         return Lanes::choose_bytes(bit, upper, lower);
     }
 }
 
 // The bytes of both planes for 64 entries.
-struct Points {
+struct Entries {
     Int plane[2];
-    template <size_t n_points>
-    MINIM_KERNEL_INLINE Points(const BytePlanes<n_points>& grid, const PointIndex& index) {
+    template <size_t n_entries>
+    MINIM_KERNEL_INLINE Entries(const BytePlanes<n_entries>& grid, const PointIndex& index) {
         const Mask bit_7 = {_mm512_movepi8_mask(index.low.v)};
         for (int p = 0; p < 2; ++p)
-            plane[p] = look_up_points<static_cast<int>(n_points)>(grid.plane[p], index, bit_7);
+            plane[p] = look_up_entries<static_cast<int>(n_entries)>(grid.plane[p], index, bit_7);
     }
 };
 
@@ -147,21 +147,21 @@ inline constexpr Bytes64 k_iq3s_codes = signed_codes<3, panel::k_iq3s_offset>(co
 
 // Returns the codes of four entries of eight; sign k of a lane is that of column k.
 template <int... i>
-MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit,
+MINIM_KERNEL_INLINE void put_codes(const Entries& entries, Int signs, Unit& unit,
                                    std::integer_sequence<int, i...>) {
     const auto table = Lanes::table_64(k_iq2_codes.byte);
     ((unit.code[i] = Lanes::look_up_six_bits(
           table,
-          Lanes::merge_above<2>(fields<i / 2 * 8, 2>(points.plane[i % 2]), fields<4 * i - 2, 1>(signs)))),
+          Lanes::merge_above<2>(fields<i / 2 * 8, 2>(entries.plane[i % 2]), fields<4 * i - 2, 1>(signs)))),
      ...);
 }
-MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit) {
-    put_codes(points, signs, unit, std::make_integer_sequence<int, 8>());
+MINIM_KERNEL_INLINE void put_codes(const Entries& entries, Int signs, Unit& unit) {
+    put_codes(entries, signs, unit, std::make_integer_sequence<int, 8>());
 }
 
 // Returns the codes of four entries of four, columns 16 * half .. 16 * half + 15.
 template <int half, int... i>
-MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64& codes, Unit& unit,
+MINIM_KERNEL_INLINE void put_half(const Entries& entries, Int signs, const Bytes64& codes, Unit& unit,
                                   std::integer_sequence<int, i...>) {
     // Moves four signs to bits 1, 3, 5 and 7, each just above the third bit of its magnitude's index.
     static constexpr Bytes64 k_odd_bits = [] {
@@ -172,15 +172,15 @@ MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64
     }();
     const auto odd_bits = Lanes::table_64(k_odd_bits.byte);
     const Int high =
-        Lanes::bit_or(points.plane[1], Lanes::look_up_six_bits(odd_bits, fields<16 * half, 4>(signs)));
+        Lanes::bit_or(entries.plane[1], Lanes::look_up_six_bits(odd_bits, fields<16 * half, 4>(signs)));
     const auto table = Lanes::table_64(codes.byte);
     ((unit.code[4 * half + i] = Lanes::look_up_six_bits(
-          table, Lanes::merge_above<2>(fields<8 * i, 2>(points.plane[0]), fields<8 * i - 2, 2>(high)))),
+          table, Lanes::merge_above<2>(fields<8 * i, 2>(entries.plane[0]), fields<8 * i - 2, 2>(high)))),
      ...);
 }
 template <int half>
-MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64& codes, Unit& unit) {
-    put_half<half>(points, signs, codes, unit, std::make_integer_sequence<int, 4>());
+MINIM_KERNEL_INLINE void put_half(const Entries& entries, Int signs, const Bytes64& codes, Unit& unit) {
+    put_half<half>(entries, signs, codes, unit, std::make_integer_sequence<int, 4>());
 }
 
 // Returns a mask whose byte i is set if bit `first` + step * i of byte 0 of the lane is set.
@@ -204,8 +204,8 @@ struct Iq2Xxs {
         : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int group = block.word(Layout::signs_at(u));
-        const Points points(k_iq2xxs_planes, {block.word(Layout::points_at(u))});
-        put_codes(points, even_signs<0>(fields<0, 7>(group)), unit);
+        const Entries entries(k_iq2xxs_planes, {block.word(Layout::entries_at(u))});
+        put_codes(entries, even_signs<0>(fields<0, 7>(group)), unit);
         unit.scale[0] = scale.of(Lanes::shift_right<28>(group));
     }
 };
@@ -220,7 +220,7 @@ struct Iq2Xs {
         : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     // Returns byte 0 or 1 of the half words of both a and b.
     template <int byte>
-    MINIM_KERNEL_FUNCTION static Int bytes_of_points(Int a, Int b) {
+    MINIM_KERNEL_FUNCTION static Int bytes_of_entries(Int a, Int b) {
         static constexpr Bytes64 k_order = [] {
             Bytes64 order{};
             for (int i = 0; i < 64; ++i)
@@ -231,11 +231,11 @@ struct Iq2Xs {
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         // Two entries a word, each with 9 bits of index and 7 of signs.
-        const Int a = block.word(Layout::points_at(u, 0));
-        const Int b = block.word(Layout::points_at(u, 1));
-        const Int upper = bytes_of_points<1>(a, b);
-        const Points points(k_iq2xs_planes, {bytes_of_points<0>(a, b), Lanes::plane_mask<0>(upper)});
-        put_codes(points, even_signs<1>(upper), unit);
+        const Int a = block.word(Layout::entries_at(u, 0));
+        const Int b = block.word(Layout::entries_at(u, 1));
+        const Int upper = bytes_of_entries<1>(a, b);
+        const Entries entries(k_iq2xs_planes, {bytes_of_entries<0>(a, b), Lanes::plane_mask<0>(upper)});
+        put_codes(entries, even_signs<1>(upper), unit);
         scale.put_two(byte_from(block, Block::scales_at, u), unit.scale);
     }
 };
@@ -250,9 +250,9 @@ struct Iq2S {
         : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int high = byte_from(block, Block::high_at, u);
-        const Points points(k_iq2s_planes, {block.word(Layout::low_at(u)), bits_of_byte_0<0, 2>(high),
-                                            bits_of_byte_0<1, 2>(high)});
-        put_codes(points, block.word(Layout::signs_at(u)), unit);
+        const Entries entries(k_iq2s_planes, {block.word(Layout::low_at(u)), bits_of_byte_0<0, 2>(high),
+                                              bits_of_byte_0<1, 2>(high)});
+        put_codes(entries, block.word(Layout::signs_at(u)), unit);
         scale.put_two(byte_from(block, Block::scales_at, u), unit.scale);
     }
 };
@@ -266,9 +266,9 @@ struct Iq3Xxs {
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int group = block.word(Block::groups_at + 4 * u);
         const Int signs = even_signs<0>(fields<0, 7>(group));
-        const Points first(k_iq3xxs_planes, {block.word(Block::points_at + 8 * u)});
+        const Entries first(k_iq3xxs_planes, {block.word(Block::entries_at + 8 * u)});
         put_half<0>(first, signs, k_iq3xxs_codes, unit);
-        const Points second(k_iq3xxs_planes, {block.word(Block::points_at + 8 * u + 4)});
+        const Entries second(k_iq3xxs_planes, {block.word(Block::entries_at + 8 * u + 4)});
         put_half<1>(second, signs, k_iq3xxs_codes, unit);
         unit.scale[0] = scale.of(Lanes::shift_right<28>(group));
     }
@@ -285,9 +285,9 @@ struct Iq3S {
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int high = byte_from(block, Block::high_at, u);
         const Int signs = block.word(Layout::signs_at(u));
-        const Points first(k_iq3s_planes, {block.word(Layout::low_at(u, 0)), bits_of_byte_0<0, 1>(high)});
+        const Entries first(k_iq3s_planes, {block.word(Layout::low_at(u, 0)), bits_of_byte_0<0, 1>(high)});
         put_half<0>(first, signs, k_iq3s_codes, unit);
-        const Points second(k_iq3s_planes, {block.word(Layout::low_at(u, 1)), bits_of_byte_0<4, 1>(high)});
+        const Entries second(k_iq3s_planes, {block.word(Layout::low_at(u, 1)), bits_of_byte_0<4, 1>(high)});
         put_half<1>(second, signs, k_iq3s_codes, unit);
         unit.scale[0] =
             scale.of(panel::bits_of<Lanes, 0, 4>(Lanes::shift_right(block.word(Block::scales_at), 4 * u)));

@@ -78,7 +78,7 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
         if (count >= k_register) {
             memcpy(y, scores[t], sizeof(scores[t]));
         } else {
-            memcpy(y, scores[t], static_cast<size_t>(count) * sizeof(float));
+            memcpy(y, scores[t], count * sizeof(float));
         }
     }
 }

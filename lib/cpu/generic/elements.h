@@ -18,7 +18,7 @@ struct PlainElements {
     static constexpr int64_t k_bytes = bytes;
     static auto load_part(const std::byte* row, int64_t c, int64_t count) {
         alignas(64) std::byte padded[64] = {};
-        memcpy(padded, row + c * bytes, static_cast<size_t>(count * bytes));
+        memcpy(padded, row + c * bytes, count * bytes);
         return Elements::load(padded, 0);
     }
 };
@@ -69,7 +69,7 @@ template <class V>
 typename V::F32 load_part(const float* p, int64_t count, float fill = 0.0F) {
     alignas(64) float padded[16];
     for (float& value : padded) value = fill;
-    memcpy(padded, p, static_cast<size_t>(count) * sizeof(float));
+    memcpy(padded, p, count * sizeof(float));
     return load<V>(padded);
 }
 
@@ -77,7 +77,7 @@ template <class V>
 void store_part(float* p, typename V::F32 a, int64_t count) {
     alignas(64) float whole[16];
     V::store(whole, a);
-    memcpy(p, whole, static_cast<size_t>(count) * sizeof(float));
+    memcpy(p, whole, count * sizeof(float));
 }
 
 // Calls f(first element, count) for every 16 elements of n, and for the rest.

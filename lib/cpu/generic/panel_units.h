@@ -196,12 +196,12 @@ struct PanelBlocks {
 template <class P, class Use>
 MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, const Use& use) {
     using Block = typename P::Block;
-    constexpr int64_t k_most = k_panel_cols / Block::block_elems;
+    constexpr int64_t k_max = k_panel_cols / Block::block_elems;
     static_assert(k_panel_cols % Block::block_elems == 0);
     const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
     const int64_t n_blocks = args.cols / Block::block_elems;
-    for (int64_t first = 0; first < n_blocks; first += k_most) {
-        use(PanelBlocks<Block>{data, first, n_blocks - first < k_most ? n_blocks - first : k_most});
+    for (int64_t first = 0; first < n_blocks; first += k_max) {
+        use(PanelBlocks<Block>{data, first, n_blocks - first < k_max ? n_blocks - first : k_max});
     }
 }
 

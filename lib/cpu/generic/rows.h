@@ -36,7 +36,7 @@ void narrow_f16(const float* x, int64_t n, std::byte* out) {
         alignas(64) std::byte halves[32];
         const auto v = load_up_to<V>(x + i, count);
         V::store_f16(count == 16 ? out + 2 * i : halves, v);
-        if (count < 16) memcpy(out + 2 * i, halves, static_cast<size_t>(2 * count));
+        if (count < 16) memcpy(out + 2 * i, halves, 2 * count);
     });
 }
 

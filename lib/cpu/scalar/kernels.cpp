@@ -14,6 +14,6 @@ constinit const LinearKernels k_floats = generic::float_kernels<Simd>();
 
 constinit const KernelTable k_scalar_kernels = generic::make_table<scalar::Simd>(
     "scalar", {{&scalar::k_floats, &scalar::k_blocks_of_32, &scalar::k_k_quants, &scalar::k_value_tables,
-                &scalar::k_grids, &scalar::k_trellis, &scalar::k_ternary, &scalar::k_expanded}});
+                &scalar::k_grids, &scalar::k_trellis, &scalar::k_ternary, &scalar::k_unpacked}});
 
 }  // namespace minim::cpu

@@ -79,9 +79,9 @@ struct Lanes {
     // stored first, and the loads would wait for that.)
     template <typename Index>
     static void fetch(const uint32_t* table, const Index* at, Int* point) {
-        constexpr int k_points = 4 / sizeof(Index);
-        for (int p = 0; p < k_points; ++p) {
-            const auto of = [&](int lane) { return table[at[k_points * lane + p]]; };
+        constexpr int k_entries = 4 / sizeof(Index);
+        for (int p = 0; p < k_entries; ++p) {
+            const auto of = [&](int lane) { return table[at[k_entries * lane + p]]; };
             point[p].v = Words{of(0), of(1), of(2), of(3)};
         }
     }
@@ -89,11 +89,11 @@ struct Lanes {
     // on.
     template <typename Index>
     static void fetch(const uint64_t* table, const Index* at, Int* half) {
-        constexpr int k_points = 4 / sizeof(Index);
-        for (int p = 0; p < k_points; ++p) {
-            const auto low = [&](int lane) { return static_cast<uint32_t>(table[at[k_points * lane + p]]); };
+        constexpr int k_entries = 4 / sizeof(Index);
+        for (int p = 0; p < k_entries; ++p) {
+            const auto low = [&](int lane) { return static_cast<uint32_t>(table[at[k_entries * lane + p]]); };
             const auto high = [&](int lane) {
-                return static_cast<uint32_t>(table[at[k_points * lane + p]] >> 32);
+                return static_cast<uint32_t>(table[at[k_entries * lane + p]] >> 32);
             };
             half[2 * p].v = Words{low(0), low(1), low(2), low(3)};
             half[2 * p + 1].v = Words{high(0), high(1), high(2), high(3)};

@@ -10,8 +10,8 @@
 #include "gpu/selfcheck/report.h"
 #include "gpu/selfcheck/rig.h"
 #include "kv/sequence.h"
-#include "runtime/shortlist_space.h"
-#include "support/shortlist.h"
+#include "runtime/top_k_space.h"
+#include "support/top_k.h"
 
 namespace minim::selfcheck {
 namespace {
@@ -102,21 +102,21 @@ std::vector<float> attend(Device& device, const Shapes& s, const AttendCase& c, 
     return device.get(args.o, c.n * q_width);
 }
 
-void check(Rig& rig, Report& report, const AttendCase& c, Device& yardstick, const char* which) {
+void check(Rig& rig, Report& report, const AttendCase& c, Device& reference, const char* which) {
     const Shapes& s = rig.shapes;
     const std::string name =
         format_text("attend {}/{}/{} {} of {}, {} rows of {}, beside {}", s.n_head, s.n_head_kv, s.head_dim,
                     std::string(traits(c.kv).name), c.context, c.n, c.n_sequences, which);
     if (!report.wants(name)) return;
     rig.gpu.clear();
-    yardstick.clear();
+    reference.clear();
     const int64_t q_width = s.n_head * s.head_dim;
     const int64_t kv_width = s.n_head_kv * s.head_dim;
     Inputs in = {rig.random.normal(c.n * q_width),  rig.random.normal(c.n * kv_width),
                  rig.random.normal(c.n * kv_width), rig.random.normal(q_width),
                  rig.random.normal(kv_width),       {}};
     for (int i = 0; i < 32; ++i) in.frequency.push_back(std::pow(5e6F, -static_cast<float>(i) / 32.0F));
-    report.add(name, relative_error(attend(rig.gpu, s, c, in), attend(yardstick, s, c, in)),
+    report.add(name, relative_error(attend(rig.gpu, s, c, in), attend(reference, s, c, in)),
                expected_error(c.kv));
 }
 
@@ -138,23 +138,23 @@ void check_attend(Rig& rig, Report& report) {
         check(rig, report, {kv, s.long_context, 1, 1}, rig.exact, "exact");
 }
 
-void check_shortlist(Rig& rig, Report& report) {
+void check_top_k(Rig& rig, Report& report) {
     const int64_t n_vocab = rig.shapes.n_vocab;
     for (const int32_t n_candidates : {1, 40, 256}) {
         const std::string name = format_text("top-k of {}, {} candidates", n_vocab, n_candidates);
         if (!report.wants(name)) continue;
         rig.gpu.clear();
         const std::vector<float> logits = rig.random.normal(n_vocab, 3.0F);
-        const ShortlistQuery query = {n_candidates, {5, 17}, 1.0 / 0.7, false};
-        runtime::ShortlistSpace space(rig.gpu.backend(), 1);
+        const TopKQuery query = {n_candidates, {5, 17}, 1.0 / 0.7, false};
+        runtime::TopKSpace space(rig.gpu.backend(), 1);
         const float* on_gpu = rig.gpu.put(logits);
         space.ask({&query, 1});
         space.upload(rig.gpu.stream(), 0);
-        rig.gpu.backend().shortlist(rig.gpu.stream(), on_gpu, 1, n_vocab, space.task(0));
+        rig.gpu.backend().top_k(rig.gpu.stream(), on_gpu, 1, n_vocab, space.task(0));
         space.download(rig.gpu.stream(), 0);
         rig.gpu.backend().synchronize(rig.gpu.stream());
-        const Shortlist top = space.answer(0);
-        const test::HostShortlist expected = test::make_shortlist(logits, query);
+        const TopK top = space.answer(0);
+        const test::HostTopK expected = test::make_top_k(logits, query);
         bool is_same = top.candidates.size() == expected.candidates.size() &&
                        top.named_logits.size() == expected.named_logits.size();
         for (size_t i = 0; is_same && i < top.candidates.size(); ++i)
@@ -162,8 +162,7 @@ void check_shortlist(Rig& rig, Report& report) {
                       float_to_bits(top.candidates[i].logit) == float_to_bits(expected.candidates[i].logit);
         for (size_t i = 0; is_same && i < top.named_logits.size(); ++i)
             is_same = float_to_bits(top.named_logits[i]) == float_to_bits(expected.named_logits[i]);
-        report.add(name, is_same ? std::abs(top.total / expected.total - 1.0) : NAN,
-                   shortlist_error(n_vocab));
+        report.add(name, is_same ? std::abs(top.total / expected.total - 1.0) : NAN, top_k_error(n_vocab));
     }
 }
 

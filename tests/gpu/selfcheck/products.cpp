@@ -17,14 +17,14 @@ using backend::LinearTask;
 using backend::Matrix;
 
 // Up to this row count experts are also computed in two halves, which must give the same bits.
-constexpr int64_t k_most_halved = 65;
+constexpr int64_t k_max_halved = 65;
 // From this row count on a GPU rounds the inputs of float weights (cuda/fast_step.cpp).
-constexpr int64_t k_least_rounded_rows = 5;
+constexpr int64_t k_min_rounded_rows = 5;
 
 // Products of packed weights have the same integer sums, added up in another order. Inputs of BF16 weights are rounded to 8
 // bits, those of F16 and FP8 to 11.
 double expected_error(Format format, int64_t n) {
-    const bool is_rounded = n >= k_least_rounded_rows;
+    const bool is_rounded = n >= k_min_rounded_rows;
     if (format == Format::bf16) return is_rounded ? 3e-3 : 2e-5;
     if (format == Format::fp8_e4m3_b128 || format == Format::f16) return is_rounded ? 1e-3 : 2e-5;
     return 2e-5;
@@ -207,7 +207,7 @@ void check(Rig& rig, Report& report, const ExpertsCase& c) {
         report.add(format_text("{}, {} inputs", name, n),
                    relative_error(result, add_experts(rig.host, on_host, x, ids, gates, n, s.n_used)),
                    expected);
-        if (n > k_most_halved) continue;
+        if (n > k_max_halved) continue;
         report.add(format_text("{}, {} inputs: two halves", name, n),
                    relative_error(add_slots(rig.gpu, on_gpu, x, ids, gates, n, s.n_used), result), 1e-9);
     }

@@ -92,6 +92,6 @@ void check_linear(Rig& rig, Report& report);
 void check_route(Rig& rig, Report& report);
 void check_experts(Rig& rig, Report& report);
 void check_attend(Rig& rig, Report& report);
-void check_shortlist(Rig& rig, Report& report);
+void check_top_k(Rig& rig, Report& report);
 
 }  // namespace minim::selfcheck

@@ -56,7 +56,7 @@ int run(bool is_reduced, const std::string& filter) {
     Report report(filter);
     check_norm(rig, report);
     check_route(rig, report);
-    check_shortlist(rig, report);
+    check_top_k(rig, report);
     check_linear(rig, report);
     check_experts(rig, report);
     check_attend(rig, report);

@@ -38,8 +38,8 @@ TEST_CASE(
 
 TEST_CASE("more nodes than a job has queues are an error, or a warning") {
     Topology many;
-    for (int i = 0; i <= k_most_nodes; ++i) many.nodes.push_back({i, {i}});
-    many.n_system_nodes = k_most_nodes + 1;
+    for (int i = 0; i <= k_max_nodes; ++i) many.nodes.push_back({i, {i}});
+    many.n_system_nodes = k_max_nodes + 1;
     Lines lines;
     expect_error(Status::unsupported, "17 NUMA nodes",
                  [&] { plan_numa(Numa::split, many, 2, lines.log, k_willing); });

@@ -23,8 +23,8 @@ Topology machine(const std::vector<int>& n_cores) {
     Topology topology;
     int core = 0;
     for (const int n : n_cores) {
-        MemoryNode node = {static_cast<int32_t>(topology.nodes.size()),
-                           std::vector<int>(static_cast<size_t>(n))};
+        NumaNode node = {static_cast<int32_t>(topology.nodes.size()),
+                         std::vector<int>(static_cast<size_t>(n))};
         std::iota(node.cores.begin(), node.cores.end(), core);
         core += n;
         topology.nodes.push_back(node);
@@ -40,7 +40,7 @@ TEST_CASE("this machine has a node with every core that may be used") {
     REQUIRE_FALSE(topology.nodes.empty());
     CHECK(topology.n_system_nodes >= 1);
     std::vector<int> cores;
-    for (const MemoryNode& node : topology.nodes)
+    for (const NumaNode& node : topology.nodes)
         cores.insert(cores.end(), node.cores.begin(), node.cores.end());
     std::ranges::sort(cores);
     CHECK(cores == usable_cores());
@@ -104,7 +104,7 @@ TEST_CASE("an idle thread works for every node once, first for its own, then for
     CHECK(order(1, 4) == Nodes{1, 0, 3, 2});
     CHECK(order(2, 4) == Nodes{2, 3, 0, 1});
     CHECK(order(2, 3) == Nodes{2, 0, 1});
-    for (int32_t n_nodes = 1; n_nodes <= k_most_nodes; ++n_nodes) {
+    for (int32_t n_nodes = 1; n_nodes <= k_max_nodes; ++n_nodes) {
         for (int32_t home = 0; home < n_nodes; ++home) {
             const Nodes nodes = order(home, n_nodes);
             CHECK(nodes.front() == home);

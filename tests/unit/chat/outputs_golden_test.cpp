@@ -74,7 +74,7 @@ Json as_json(const ParsedOutput& output) {
 }
 
 // The output that a client puts together from a stream.
-struct Gathered {
+struct Collected {
     ParsedOutput output;
 
     void add(const OutputParser& parser) {
@@ -98,31 +98,31 @@ struct Gathered {
 };
 
 // Checks the call that the stream has begun and that the end of the output cuts off, against `partial`.
-void check_partial(const Case& test, Gathered& gathered) {
+void check_partial(const Case& test, Collected& collected) {
     const size_t n_complete = test.expect["tool_calls"].size();
-    if (gathered.output.calls.size() == n_complete) return;
-    REQUIRE(gathered.output.calls.size() == n_complete + 1);
+    if (collected.output.calls.size() == n_complete) return;
+    REQUIRE(collected.output.calls.size() == n_complete + 1);
     REQUIRE(test.expect.contains("partial"));
-    const ParsedOutput::Call& partial = gathered.output.calls.back();
+    const ParsedOutput::Call& partial = collected.output.calls.back();
     CHECK(partial.name == test.expect["partial"]["name"].get<std::string>());
     CHECK(test.expect["partial"]["arguments"].get<std::string>().starts_with(partial.arguments));
     CHECK(!Json::accept(partial.arguments));
-    gathered.output.calls.pop_back();
+    collected.output.calls.pop_back();
 }
 
 void check_stream(const Case& test, const std::vector<std::string_view>& pieces) {
     OutputParser parser(parsed(test.tools), test.options);
-    Gathered gathered;
+    Collected collected;
     for (const std::string_view piece : pieces) {
         parser.feed(piece);
-        gathered.add(parser);
+        collected.add(parser);
     }
-    gathered.output.finish = parser.finish(test.finish);
-    gathered.add(parser);
-    check_partial(test, gathered);
+    collected.output.finish = parser.finish(test.finish);
+    collected.add(parser);
+    check_partial(test, collected);
     Json expect = test.expect;
     expect.erase("partial");
-    CHECK(as_json(gathered.output) == expect);
+    CHECK(as_json(collected.output) == expect);
 }
 
 void check_cases(const std::vector<Case>& cases) {

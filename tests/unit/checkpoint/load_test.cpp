@@ -35,10 +35,10 @@ std::string write_model(const TemporaryFolder& folder) {
 TEST_CASE("tensors hold the bytes of the file, whether they stay there or not") {
     const TemporaryFolder folder;
     const std::string path = write_model(folder);
-    for (const Residence how : {Residence::mapped, Residence::owned}) {
+    for (const HostStorage how : {HostStorage::mapped, HostStorage::owned}) {
         Logger log;
         Checkpoint checkpoint = Checkpoint::open(path, log);
-        if (how == Residence::mapped) checkpoint.map();
+        if (how == HostStorage::mapped) checkpoint.map();
         for (size_t i = 0; i < k_sizes.size(); ++i) {
             const Tensor& tensor = *checkpoint.find(fmt::format("t{}", i));
             const std::vector<std::byte> expected = pattern(k_sizes[i], static_cast<uint32_t>(i));
@@ -47,7 +47,7 @@ TEST_CASE("tensors hold the bytes of the file, whether they stay there or not") 
             const View view = checkpoint.view(tensor, 0, tensor.bytes);
             CHECK(std::equal(expected.begin(), expected.end(), view.data));
             const std::byte* mapped = checkpoint.data(tensor);
-            CHECK((mapped != nullptr) == (how == Residence::mapped));
+            CHECK((mapped != nullptr) == (how == HostStorage::mapped));
             if (mapped != nullptr) CHECK(mapped == view.data);
         }
     }
@@ -98,11 +98,11 @@ TEST_CASE("ranges that are not mapped are read once for several users, and the l
 
 TEST_CASE("a file that shrank after it was opened is truncated") {
     const TemporaryFolder folder;
-    for (const Residence how : {Residence::mapped, Residence::owned}) {
+    for (const HostStorage how : {HostStorage::mapped, HostStorage::owned}) {
         Logger log;
         Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
         std::filesystem::resize_file(folder / "m-00003-of-00003.gguf", 2 * k_mib);
-        CHECK(reason_of([&] { how == Residence::mapped ? checkpoint.map() : checkpoint.check_sizes(); }) ==
+        CHECK(reason_of([&] { how == HostStorage::mapped ? checkpoint.map() : checkpoint.check_sizes(); }) ==
               "truncated");
         CHECK(checkpoint.data(*checkpoint.find("t0")) == nullptr);
     }

@@ -120,7 +120,7 @@ TEST_CASE("an automaton that would be too large is refused, by name") {
             "bits",
             grammar.sequence({grammar.repeat(bit, 0, -1), grammar.text("1"), grammar.repeat(bit, 40, 40)})));
         check_refused(grammar, "'bits'");
-        CHECK_THROWS_AS(grammar.repeat(bit, 0, k_most_repeats + 1), Error);
+        CHECK_THROWS_AS(grammar.repeat(bit, 0, k_max_repeats + 1), Error);
     }
     SECTION("for what its states reach, and soon") {
         Grammar grammar;

@@ -238,14 +238,14 @@ TEST_CASE("experts on two backends, in any parts, give the bits of one") {
                                                        .n_expert_used = 3,
                                                        .expert_ff = layer.ff});
                 for (const uint32_t here : {subset, 63 - subset}) {
-                    std::vector<uint8_t> elsewhere;
+                    std::vector<uint8_t> is_on_device;
                     ExpertWeights weights = layer.weights;
                     for (size_t e = 0; e < 6; ++e) {
-                        elsewhere.push_back((here >> e & 1U) == 0 ? 1 : 0);
-                        if (elsewhere[e] == 1)  // must not be read
+                        is_on_device.push_back((here >> e & 1U) == 0 ? 1 : 0);
+                        if (is_on_device[e] == 1)  // must not be read
                             weights.gate.expert[e] = weights.up.expert[e] = weights.down.expert[e] = nullptr;
                     }
-                    weights.elsewhere = elsewhere.data();
+                    weights.is_on_device = is_on_device.data();
                     backend->expert_slots(*scratch, batch.h.data(), n, batch.ids.data(), 3, weights,
                                           out.data());
                 }

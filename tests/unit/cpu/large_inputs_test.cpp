@@ -16,7 +16,7 @@ std::vector<Format> formats() {
     std::vector<Format> all;
     for (const FormatTraits& format : all_formats()) {
         if (format.decode_row != nullptr) all.push_back(format.format);
-        if (const auto expanded = expanded_format(format.format)) all.push_back(*expanded);
+        if (const auto unpacked = unpacked_format(format.format)) all.push_back(*unpacked);
     }
     return all;
 }
@@ -36,8 +36,8 @@ std::vector<Computer> computers(const ThreadPool& pool) {
 }
 
 // Returns the matrix as the backend wants it; a packed copy is stored in `bytes`.
-backend::Matrix held_by(const backend::Backend& backend, const TestMatrix& matrix,
-                        std::vector<std::byte>& bytes) {
+backend::Matrix stored_by(const backend::Backend& backend, const TestMatrix& matrix,
+                          std::vector<std::byte>& bytes) {
     backend::Matrix view = matrix.view;
     if (!backend.packs(view.format)) return view;
     bytes = matrix.bytes;
@@ -82,16 +82,16 @@ TEST_CASE("products with inputs of up to a million are finite and near the exact
         Random random(21);
         const LargeMatrix weight(format, k_rows, k_cols, random);
         std::vector<std::vector<std::byte>> bytes(all.size());
-        std::vector<backend::Matrix> held;
+        std::vector<backend::Matrix> stored;
         for (size_t c = 0; c < all.size(); ++c)
-            held.push_back(held_by(*all[c].backend, weight.matrix, bytes[c]));
+            stored.push_back(stored_by(*all[c].backend, weight.matrix, bytes[c]));
         for (const Batch& batch : batches()) {
             const std::vector<float> x = large_rows(batch.n, k_cols, batch.first_kind, random);
             const Expected expected = weight.products(x);
             for (size_t c = 0; c < all.size(); ++c) {
                 const auto scratch = all[c].backend->reserve({.n_rows = batch.n, .hidden = k_cols});
                 std::vector<float> y(expected.exact.size());
-                const backend::LinearTask task = {&held[c], y.data(), false};
+                const backend::LinearTask task = {&stored[c], y.data(), false};
                 all[c].backend->linear(*scratch, x.data(), batch.n, {&task, 1});
                 INFO(text_of(all[c], format, batch));
                 CHECK(expected.worst(y) < tolerance(all[c], format));
@@ -114,14 +114,14 @@ TEST_CASE("experts with inputs of up to a million are finite and near the exact 
             const auto stack_of = [&](const std::vector<LargeMatrix>& matrices) {
                 backend::ExpertStack stack;
                 for (const LargeMatrix& each : matrices) {
-                    const backend::Matrix held =
-                        held_by(*computer.backend, each.matrix, bytes.emplace_back());
-                    stack.expert.push_back(held.data);
-                    stack.format = held.format;
-                    stack.rows = held.rows;
-                    stack.cols = held.cols;
-                    stack.row_bytes = held.row_bytes;
-                    stack.packed = held.packed;
+                    const backend::Matrix stored =
+                        stored_by(*computer.backend, each.matrix, bytes.emplace_back());
+                    stack.expert.push_back(stored.data);
+                    stack.format = stored.format;
+                    stack.rows = stored.rows;
+                    stack.cols = stored.cols;
+                    stack.row_bytes = stored.row_bytes;
+                    stack.packed = stored.packed;
                 }
                 return stack;
             };

@@ -25,7 +25,7 @@ std::vector<Format> formats() {
     std::vector<Format> all;
     for (const FormatTraits& format : all_formats()) {
         if (format.decode_row != nullptr) all.push_back(format.format);
-        if (const auto expanded = expanded_format(format.format)) all.push_back(*expanded);
+        if (const auto unpacked = unpacked_format(format.format)) all.push_back(*unpacked);
     }
     return all;
 }
@@ -213,10 +213,10 @@ TEST_CASE("codes and weights at their extremes do not saturate") {
     for (const Format format : packed_formats()) {
         const panel::PanelShape shape = panel::panel_shape(format);
         const auto block = static_cast<size_t>(traits(format).block_bytes);
-        const bool is_expanded = file_format(format) != format;
+        const bool is_unpacked = file_format(format) != format;
         // The front has an F32 scale, and the zero point behind it if there is one.
         const bool has_words = format == Format::int4_w32 || format == Format::int8_w32;
-        const size_t front = is_expanded ? sizeof(float)
+        const size_t front = is_unpacked ? sizeof(float)
                              : has_words ? 8
                                          : static_cast<size_t>(shape.front_bytes);
         const auto back = static_cast<size_t>(shape.back_bytes);
@@ -290,13 +290,13 @@ TEST_CASE("kernels reproduce the golden dot products from the golden activations
 
 TEST_CASE("unpacked codebooks give the bits of the packed ones") {
     for (const FormatTraits& format : all_formats()) {
-        const auto expanded = expanded_format(format.format);
-        if (!expanded) continue;
+        const auto unpacked = unpacked_format(format.format);
+        if (!unpacked) continue;
         INFO(format.name);
         Random random(12);
         const TestMatrix w(format.format, 37, 768, random);
         Random same_random(12);
-        const TestMatrix x(*expanded, 37, 768, same_random);
+        const TestMatrix x(*unpacked, 37, 768, same_random);
         const std::vector<float> h = random.normal(9 * 768);
         for (const cpu::KernelTable* kernels : kernel_tables()) {
             for (const int64_t n : {1, 2, 9}) {

@@ -9,7 +9,7 @@
 namespace minim::test {
 namespace {
 
-const backend::Backend& processor() {
+const backend::Backend& post_processor() {
     static const ThreadPool pool(1);
     static const auto backend = cpu::make_cpu_backend(pool, CpuLevel::scalar);
     return *backend;
@@ -26,24 +26,24 @@ constexpr backend::StepLimits k_few_rows = {.n_rows = 3,
                                             .expert_ff = 33};
 
 uint64_t work_bytes() {
-    return processor().memory().used(backend::MemoryUse::work);
+    return post_processor().memory().used(backend::MemoryUse::work);
 }
 
 }  // namespace
 
 TEST_CASE("work space of no rows is allowed") {
-    CHECK_NOTHROW(cpu::CpuScratch({}, 1, processor()));
+    CHECK_NOTHROW(cpu::CpuScratch({}, 1, post_processor()));
 }
 
 TEST_CASE("work space is counted for as long as it lives") {
     const uint64_t before = work_bytes();
     {
         const auto one =
-            processor().reserve({.n_rows = 4, .hidden = 96, .n_expert_used = 2, .expert_ff = 64});
+            post_processor().reserve({.n_rows = 4, .hidden = 96, .n_expert_used = 2, .expert_ff = 64});
         const uint64_t of_one = work_bytes() - before;
         // The intermediate and output rows of the chosen experts alone take as much.
         CHECK(of_one > 4 * 2 * (64 + 96) * sizeof(float));
-        const auto staging = processor().allocate_staging(1000, "activations");
+        const auto staging = post_processor().allocate_staging(1000, "activations");
         CHECK(work_bytes() == before + of_one + 1000);
     }
     CHECK(work_bytes() == before);
@@ -69,7 +69,7 @@ TEST_CASE("the work space of a step is known without allocating it") {
 }
 
 TEST_CASE("buffers are aligned and lie apart") {
-    const cpu::CpuScratch scratch(k_few_rows, 2, processor());
+    const cpu::CpuScratch scratch(k_few_rows, 2, post_processor());
     CHECK(scratch.max_cols == 120);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     CHECK(scratch.n_block_queries >= 3);
@@ -78,7 +78,7 @@ TEST_CASE("buffers are aligned and lie apart") {
 }
 
 TEST_CASE("what a thread writes shares no page with what others use") {
-    const cpu::CpuScratch scratch(k_few_rows, 2, processor());
+    const cpu::CpuScratch scratch(k_few_rows, 2, post_processor());
     constexpr uintptr_t k_page = 4096;
     const auto page = [](const void* p) { return reinterpret_cast<uintptr_t>(p) / k_page; };
     const auto queries = static_cast<size_t>(scratch.n_block_queries);
@@ -97,11 +97,11 @@ TEST_CASE("what a thread writes shares no page with what others use") {
 
 TEST_CASE("sizes beyond all memory are an error, not a small buffer") {
     const int64_t huge = int64_t{1} << 40;
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1, processor()), Error);
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1, processor()), Error);
-    CHECK_THROWS_AS(
-        cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64, processor()),
-        Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1, post_processor()), Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1, post_processor()), Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64,
+                                    post_processor()),
+                    Error);
 }
 
 }  // namespace minim::test

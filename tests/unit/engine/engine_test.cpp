@@ -219,14 +219,14 @@ TEST_CASE("drafts change no answer of an engine") {
         RequestParams params = tokens_wanted(200);
         params.generate.n_draft = 16;
         Engine engine(bundled_model(), engine_params(1024, 16, 64), k_silent);
-        const Result guessed = result_of(*engine.submit(ids, params));
-        CHECK(guessed.ids == alone(ids, tokens_wanted(200)).ids);
-        CHECK(guessed.state.finish == Finish::length);
+        const Result drafted = result_of(*engine.submit(ids, params));
+        CHECK(drafted.ids == alone(ids, tokens_wanted(200)).ids);
+        CHECK(drafted.state.finish == Finish::length);
         // Two requests run at once, and one of them runs alone at the end.
         const auto first = engine.submit(ids, params);
         params.generate.max_tokens = 20;
         const auto second = engine.submit(ids, params);
-        CHECK(result_of(*first).ids == guessed.ids);
+        CHECK(result_of(*first).ids == drafted.ids);
         CHECK(result_of(*second).ids.size() == 20);
         wait_until_idle(engine);
     }

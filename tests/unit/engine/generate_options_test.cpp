@@ -88,8 +88,8 @@ TEST_CASE("values beyond an option's range are refused with the option and its r
 }
 
 TEST_CASE("every seed of 64 bits is taken as it is, and no other integer is read as its neighbour") {
-    constexpr int64_t k_most = std::numeric_limits<int64_t>::max();
-    for (const int64_t seed : {int64_t{0}, int64_t{42}, k_most, k_most - 1, -k_most - 1, -k_most, int64_t{-1},
+    constexpr int64_t k_max = std::numeric_limits<int64_t>::max();
+    for (const int64_t seed : {int64_t{0}, int64_t{42}, k_max, k_max - 1, -k_max - 1, -k_max, int64_t{-1},
                                int64_t{9007199254740993}, int64_t{9223372036854774785}}) {
         GenerateParams params;
         set_option(params, "seed", seed);
@@ -101,7 +101,7 @@ TEST_CASE("every seed of 64 bits is taken as it is, and no other integer is read
                  [&] { set_option(params, "max_tokens", int64_t{9007199254740992}); });
     expect_error(Status::invalid, "option top_k is 2147483648; it goes from 0 to 2147483647",
                  [&] { set_option(params, "top_k", int64_t{2147483648}); });
-    expect_error(Status::invalid, "to 9007199254740991", [&] { set_option(params, "min_tokens", k_most); });
+    expect_error(Status::invalid, "to 9007199254740991", [&] { set_option(params, "min_tokens", k_max); });
 }
 
 TEST_CASE("an unknown option is refused by name") {

@@ -111,10 +111,10 @@ TEST_CASE("drafts change no token of an answer") {
             const Answer expected = answer(ids, params_with(0, temperature));
             for (const int64_t n_draft : {1, 2, 7, 64}) {
                 INFO(n_draft << " drafted, temperature " << temperature);
-                const Answer guessed = answer(ids, params_with(n_draft, temperature));
-                CHECK(guessed.ids == expected.ids);
-                CHECK(guessed.text == expected.text);
-                CHECK(guessed.state.finish == expected.state.finish);
+                const Answer drafted = answer(ids, params_with(n_draft, temperature));
+                CHECK(drafted.ids == expected.ids);
+                CHECK(drafted.text == expected.text);
+                CHECK(drafted.state.finish == expected.state.finish);
             }
         }
     }
@@ -127,12 +127,12 @@ TEST_CASE("drafts stop where the context, a stop text or the answer ends") {
         engine::GenerateParams params = params_with(16, 0.0F);
         params.max_tokens = 0;
         engine::Session session = make_session(n_context);
-        const Answer guessed = answer(session, repeating, params);
-        CHECK(guessed.state.finish == engine::Finish::context_full);
+        const Answer drafted = answer(session, repeating, params);
+        CHECK(drafted.state.finish == engine::Finish::context_full);
         CHECK(session.n_tokens() == n_context);
         params.n_draft = 0;
         engine::Session plain = make_session(n_context);
-        CHECK(answer(plain, repeating, params).ids == guessed.ids);
+        CHECK(answer(plain, repeating, params).ids == drafted.ids);
     }
     engine::GenerateParams params;
     params.n_draft = 16;
@@ -144,12 +144,12 @@ TEST_CASE("drafts stop where the context, a stop text or the answer ends") {
 TEST_CASE("a session goes on from a drafted answer") {
     std::vector<int32_t> repeating;
     for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
-    engine::Session guessed = make_session();
+    engine::Session drafted = make_session();
     engine::Session plain = make_session();
-    answer(guessed, repeating, params_with(16, 0.0F));
+    answer(drafted, repeating, params_with(16, 0.0F));
     answer(plain, repeating, params_with(0, 0.0F));
-    REQUIRE(tokens_of(guessed) == tokens_of(plain));
-    CHECK(std::ranges::equal(guessed.last_logits(nullptr), plain.last_logits(nullptr)));
-    CHECK(answer(guessed, prompt(), params_with(3, 0.0F)).ids ==
+    REQUIRE(tokens_of(drafted) == tokens_of(plain));
+    CHECK(std::ranges::equal(drafted.last_logits(nullptr), plain.last_logits(nullptr)));
+    CHECK(answer(drafted, prompt(), params_with(3, 0.0F)).ids ==
           answer(plain, prompt(), params_with(0, 0.0F)).ids);
 }

@@ -256,17 +256,17 @@ TEST_CASE("a cancelled evaluation leaves the session as it was") {
     session.eval(std::span(ids).first(10), false, {}, nullptr);
     const std::vector<float> before = last_logits(session);
     if (appended) session.append(ids[10]);
-    const auto held = tokens_of(session);
+    const auto stored = tokens_of(session);
     CancelToken cancel;
     cancel.trigger();
     std::vector<float> logits(9 * n_vocab());
     expect_error(Status::cancelled, "evaluation",
                  [&] { session.eval(std::span(ids).last(9), true, logits, &cancel); });
-    CHECK(tokens_of(session) == held);
+    CHECK(tokens_of(session) == stored);
     if (!appended) CHECK(same_bits(last_logits(session), before));
-    CHECK(same_bits(last_logits(session), fresh_logits(held)));
+    CHECK(same_bits(last_logits(session), fresh_logits(stored)));
     session.eval(std::span(ids).last(9), false, {}, nullptr);
-    auto whole = held;
+    auto whole = stored;
     whole.insert(whole.end(), ids.end() - 9, ids.end());
     CHECK(same_bits(last_logits(session), fresh_logits(whole)));
 }
@@ -305,13 +305,13 @@ TEST_CASE("a fork goes on by itself, as if it had evaluated everything itself") 
     Session parent = make_session();
     parent.eval(std::span(ids).first(140), false, {}, nullptr);
     if (appended) parent.append(ids[140]);
-    const auto held = tokens_of(parent);
+    const auto stored = tokens_of(parent);
     const auto fork = parent.fork();
-    CHECK(tokens_of(*fork) == held);
+    CHECK(tokens_of(*fork) == stored);
     CHECK(fork->n_context() == parent.n_context());
 
-    auto one = held;
-    auto other = held;
+    auto one = stored;
+    auto other = stored;
     for (const int32_t id : {3, 4, 5}) one.push_back(id);
     for (const int32_t id : {900, 901}) other.push_back(id);
     parent.eval(std::vector<int32_t>{3, 4, 5}, false, {}, nullptr);

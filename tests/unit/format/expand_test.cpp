@@ -17,7 +17,7 @@ namespace {
 std::vector<Format> grid_formats() {
     std::vector<Format> grids;
     for (const FormatTraits& entry : all_formats()) {
-        if (expanded_format(entry.format)) grids.push_back(entry.format);
+        if (unpacked_format(entry.format)) grids.push_back(entry.format);
     }
     return grids;
 }
@@ -31,9 +31,9 @@ std::vector<float> decoded(Format format, const std::vector<std::byte>& rows, in
 // Checks rows that lie `padding` bytes further apart than their length.
 void check_rows(Format format, const std::vector<std::byte>& rows, int64_t n_rows, int64_t cols,
                 int64_t padding = 0) {
-    const Format expanded = *expanded_format(format);
+    const Format unpacked = *unpacked_format(format);
     uint64_t size = 0;
-    REQUIRE(row_bytes(expanded, static_cast<uint64_t>(cols), size));
+    REQUIRE(row_bytes(unpacked, static_cast<uint64_t>(cols), size));
     const int64_t row_size = static_cast<int64_t>(rows.size()) / n_rows;
     std::vector<std::byte> apart(static_cast<size_t>(n_rows * (row_size + padding)));
     for (int64_t r = 0; r < n_rows; ++r) {
@@ -45,7 +45,7 @@ void check_rows(Format format, const std::vector<std::byte>& rows, int64_t n_row
     CHECK(out.back() == std::byte{0xAA});
     out.pop_back();
     const std::vector<float> expect = decoded(format, rows, n_rows, cols);
-    const std::vector<float> got = decoded(expanded, out, n_rows, cols);
+    const std::vector<float> got = decoded(unpacked, out, n_rows, cols);
     CHECK(std::memcmp(got.data(), expect.data(), expect.size() * sizeof(float)) == 0);
 }
 
@@ -55,22 +55,22 @@ TEST_CASE("seven formats are expanded, each to one of its own") {
     CHECK(grid_formats() == std::vector<Format>{Format::iq1_s, Format::iq1_m, Format::iq2_xxs, Format::iq2_xs,
                                                 Format::iq2_s, Format::iq3_xxs, Format::iq3_s});
     size_t listed = 0;
-    for_each_block(ExpandedBlocks{}, [&](auto block) {
+    for_each_block(UnpackedBlocks{}, [&](auto block) {
         using Block = decltype(block);
         ++listed;
         const FormatTraits& entry = traits(Block::format);
         CHECK(entry.block_bytes == Block::block_bytes);
         CHECK(entry.gguf_type == k_no_gguf_type);
         CHECK_FALSE(format_from_name(entry.name));
-        CHECK_FALSE(expanded_format(Block::format));
+        CHECK_FALSE(unpacked_format(Block::format));
         const Format of_file = file_format(Block::format);
-        CHECK(expanded_format(of_file) == Block::format);
+        CHECK(unpacked_format(of_file) == Block::format);
         CHECK(entry.block_elems == traits(of_file).block_elems);
     });
     CHECK(listed == k_format_count - k_file_format_count);
     CHECK(listed == grid_formats().size());
     CHECK_FALSE(format_from_gguf_type(k_no_gguf_type));
-    CHECK_FALSE(expanded_format(Format::iq4_xs));
+    CHECK_FALSE(unpacked_format(Format::iq4_xs));
     CHECK(file_format(Format::q4_k) == Format::q4_k);
 }
 

@@ -30,10 +30,10 @@ std::vector<T> table(const char* name) {
 
 // Returns whether the signed bytes of the entries, lowest first, are the table.
 template <typename Point>
-bool points_are(const Point* points, const char* name) {
+bool entries_are(const Point* entries, const char* name) {
     const std::vector<int> expect = table<int>(name);
     for (size_t i = 0; i < expect.size(); ++i) {
-        const Point point = points[i / sizeof(Point)];
+        const Point point = entries[i / sizeof(Point)];
         if (static_cast<int8_t>(point >> (8 * (i % sizeof(Point)))) != expect[i]) return false;
     }
     return !expect.empty();
@@ -47,12 +47,12 @@ bool values_are(const int8_t* values, const char* name) {
 }  // namespace
 
 TEST_CASE("the grids are those of codebooks.json") {
-    CHECK(points_are(iq2xxs_grid(), "iq2xxs"));
-    CHECK(points_are(iq2xs_grid(), "iq2xs"));
-    CHECK(points_are(iq2s_grid(), "iq2s"));
-    CHECK(points_are(iq3xxs_grid(), "iq3xxs"));
-    CHECK(points_are(iq3s_grid(), "iq3s"));
-    CHECK(points_are(iq1s_grid(), "iq1s"));
+    CHECK(entries_are(iq2xxs_grid(), "iq2xxs"));
+    CHECK(entries_are(iq2xs_grid(), "iq2xs"));
+    CHECK(entries_are(iq2s_grid(), "iq2s"));
+    CHECK(entries_are(iq3xxs_grid(), "iq3xxs"));
+    CHECK(entries_are(iq3s_grid(), "iq3s"));
+    CHECK(entries_are(iq1s_grid(), "iq1s"));
 }
 
 TEST_CASE("the value tables are those of codebooks.json") {

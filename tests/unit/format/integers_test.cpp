@@ -76,11 +76,11 @@ TEST_CASE("every zero point and every sign of a scale is kept in a byte and a bi
         for (int zero = 0; zero <= largest + 1; ++zero) {
             for (const uint16_t d : {uint16_t{0x3C00}, uint16_t{0xBC00}, uint16_t{0}, uint16_t{0x8000}}) {
                 const ScaleAndZero packed = pack_zero(d, zero, bits);
-                const int held = packed.zero + ((packed.d >> 15) << bits) - 1;
-                CAPTURE(bits, zero, d, held);
+                const int stored = packed.zero + ((packed.d >> 15) << bits) - 1;
+                CAPTURE(bits, zero, d, stored);
                 CHECK((packed.d & 0x7FFF) == (d & 0x7FFF));
                 CHECK(packed.code_mask == (d >> 15 == 0 ? 0 : largest));
-                CHECK(held == (d >> 15 == 0 ? zero : largest - zero));
+                CHECK(stored == (d >> 15 == 0 ? zero : largest - zero));
             }
         }
     }

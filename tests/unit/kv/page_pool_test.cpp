@@ -46,9 +46,9 @@ TEST_CASE("the cache of MiniMax-M2 has the sizes of its published figures") {
 
 TEST_CASE("a context of no tokens or of absurdly many is invalid") {
     const KvLayout layout = {62, 8, 128, Format::f16, Format::f16};
-    constexpr int64_t k_most = std::numeric_limits<int64_t>::max();
+    constexpr int64_t k_max = std::numeric_limits<int64_t>::max();
     for (const int64_t n_context :
-         {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(), k_most, k_most / 2})
+         {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(), k_max, k_max / 2})
         expect_error(Status::invalid, std::to_string(n_context), [&] { bytes_for(layout, n_context); });
 }
 

@@ -126,7 +126,7 @@ TEST_CASE("what nobody used for the longest time goes first, the ends of texts b
     REQUIRE(texts.cache.drop_oldest());
     REQUIRE(texts.cache.drop_oldest());
     CHECK_FALSE(texts.cache.drop_oldest());
-    CHECK(texts.pool->state().n_held == 0);
+    CHECK(texts.pool->state().n_in_use == 0);
 }
 
 TEST_CASE("pages that a sequence uses are not dropped") {

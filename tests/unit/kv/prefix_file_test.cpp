@@ -108,7 +108,7 @@ TEST_CASE("prefixes are known again when they are loaded") {
     expected.insert(expected.end(), 72, 2);
     CHECK(marks(cache, pool, ids(200)) == expected);
     CHECK(marks(cache, pool, ids(100, 5000)) == std::vector<int>(70, 3));
-    CHECK(pool->state().n_held == 6);
+    CHECK(pool->state().n_in_use == 6);
     CHECK(pool->state().n_reserved == 0);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("where there is little room the last used are loaded") {
     CHECK(cache.find(ids(200)) == 64);
     // The oldest goes first.
     REQUIRE(cache.drop_oldest());
-    CHECK(pool->state().n_held == 2);
+    CHECK(pool->state().n_in_use == 2);
 }
 
 TEST_CASE("an empty cache can be saved and loaded") {
@@ -174,7 +174,7 @@ TEST_CASE("a prefix file cut or altered anywhere is refused, and loses no page")
     altered.back() = static_cast<char>(altered.back() ^ 1);
     write_text(saved.path, altered);
     CHECK(reason_of([&] { cache.load(saved.path, k_model, nullptr); }) == "value");
-    CHECK(pool->state().n_held == cache.n_pages());
+    CHECK(pool->state().n_in_use == cache.n_pages());
     CHECK(pool->state().n_reserved == 0);
 }
 

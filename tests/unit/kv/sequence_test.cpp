@@ -67,7 +67,7 @@ TEST_CASE("a sequence takes its pages as they are written to and gives all of th
         for (int64_t i = 0; i < 4; ++i) fill(sequence, i, static_cast<uint8_t>(i));
         sequence.truncate(k_kv_page_tokens + 1);
         CHECK(sequence.n_pages() == 2);
-        CHECK(pool->state().n_held == 2);
+        CHECK(pool->state().n_in_use == 2);
         CHECK(pool->state().n_reserved == 2);
         CHECK(is_filled(sequence, 0, 0));
         CHECK(is_filled(sequence, 1, 1));
@@ -93,7 +93,7 @@ TEST_CASE("a fork shares whole pages and copies the begun one") {
     CHECK(fork.view().pages[1] == parent.view().pages[1]);
     CHECK(fork.view().pages[2] != parent.view().pages[2]);
     CHECK(is_filled(fork, 2, 3));
-    CHECK(pool->state().n_held == 4);
+    CHECK(pool->state().n_in_use == 4);
     CHECK(pool->state().n_reserved == 2);  // one page each
 
     fork.hold(2 * k_kv_page_tokens + 10, 4 * k_kv_page_tokens);
@@ -111,7 +111,7 @@ TEST_CASE("a fork outlives what it was forked from") {
     const Sequence fork = parent->fork(k_kv_page_tokens, 2 * k_kv_page_tokens);
     parent.reset();
     CHECK(is_filled(fork, 0, 5));
-    CHECK(pool->state().n_held == 1);
+    CHECK(pool->state().n_in_use == 1);
 }
 
 TEST_CASE("a shared page that is written again becomes the writer's own") {

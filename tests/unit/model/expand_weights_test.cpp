@@ -56,7 +56,7 @@ TinyModel model_of(Format format) {
 std::unique_ptr<const model::Model> opened(const std::string& path, weights::Expand expand, CpuLevel level) {
     static const Logger silent;
     model::OpenOptions options;
-    options.residence = checkpoint::Residence::owned;
+    options.residence = checkpoint::HostStorage::owned;
     options.expand = expand;
     return std::make_unique<const model::Model>(
         path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), level), options, silent);
@@ -74,16 +74,16 @@ TEST_CASE("unpacked codebooks give the logits of the packed ones, bit for bit") 
     const std::vector<int32_t> ids = tiny.random_ids(40);
     for (const CpuLevel level : {CpuLevel::scalar, active_cpu_level()}) {
         const auto points = opened(path, weights::Expand::off, level);
-        const auto expanded = opened(path, weights::Expand::on, level);
+        const auto unpacked = opened(path, weights::Expand::on, level);
         CHECK(points->weights().layers[1].experts.down.format == format);
-        CHECK(expanded->weights().layers[1].experts.down.format == expanded_format(format));
-        CHECK(expanded->weights().layers[0].wv.format == expanded_format(format));
-        CHECK(expanded->weights().output.format == expanded_format(format));
-        CHECK(expanded->weight_bytes().front().total > points->weight_bytes().front().total);
-        CHECK(expanded->weight_bytes().front().experts > points->weight_bytes().front().experts);
-        CHECK(expanded->fingerprint() == points->fingerprint());
+        CHECK(unpacked->weights().layers[1].experts.down.format == unpacked_format(format));
+        CHECK(unpacked->weights().layers[0].wv.format == unpacked_format(format));
+        CHECK(unpacked->weights().output.format == unpacked_format(format));
+        CHECK(unpacked->weight_bytes().front().total > points->weight_bytes().front().total);
+        CHECK(unpacked->weight_bytes().front().experts > points->weight_bytes().front().experts);
+        CHECK(unpacked->fingerprint() == points->fingerprint());
         for (const size_t chunk : {0, 1, 7})
-            CHECK(same_bits(logits_of(*expanded, ids, Format::f16, chunk),
+            CHECK(same_bits(logits_of(*unpacked, ids, Format::f16, chunk),
                             logits_of(*points, ids, Format::f16, chunk)));
     }
 }
@@ -97,7 +97,7 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
 
     static const Logger silent;
     model::OpenOptions options;
-    options.residence = checkpoint::Residence::mapped;
+    options.residence = checkpoint::HostStorage::mapped;
     options.expand = weights::Expand::on;
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     const model::Model mapped(path, backend, options, silent);
@@ -106,7 +106,7 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
     const std::string others = folder / "others.gguf";
     TinyModel().write(others);
     CHECK(opened(others, weights::Expand::on, active_cpu_level())->weights().output.format == Format::f32);
-    options.residence = checkpoint::Residence::owned;
+    options.residence = checkpoint::HostStorage::owned;
     const model::Model plain(
         path, placement::make_backend("reference", std::make_shared<ThreadPool>(2), active_cpu_level()),
         options, silent);
@@ -131,12 +131,12 @@ TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unle
     const auto chosen = [&](weights::Expand expand) {
         std::vector<const weights::WeightSpec*> all;
         for (const weights::WeightSpec& spec : specs) all.push_back(&spec);
-        return weights::choose_expanded(*backend->host(), all, expand, lines.log);
+        return weights::choose_unpacked(*backend->host(), all, expand, lines.log);
     };
     const auto all = chosen(weights::Expand::on);
     CHECK((all.contains(Format::iq3_s) && all.contains(Format::iq2_s) && !all.contains(Format::iq4_xs)));
-    CHECK(all.held(Format::iq3_s) == Format::x3_s);
-    CHECK(all.held(Format::iq4_xs) == Format::iq4_xs);
+    CHECK(all.stored_format(Format::iq3_s) == Format::x3_s);
+    CHECK(all.stored_format(Format::iq4_xs) == Format::iq4_xs);
     CHECK(lines.all.empty());
     const auto none = chosen(weights::Expand::off);
     CHECK((!none.contains(Format::iq3_s) && !none.contains(Format::iq2_s)));
@@ -157,7 +157,7 @@ TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unle
 TEST_CASE("the relative time of unpacked codebooks can be measured for every format") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     for (const Format format : k_grids) {
-        const double time = weights::expanded_time(*backend->host(), format);
+        const double time = weights::unpacked_time(*backend->host(), format);
         INFO(traits(format).name << ": " << time);
         CHECK(time > 0.01);
         CHECK(time < 100.0);

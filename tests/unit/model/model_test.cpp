@@ -189,10 +189,10 @@ TEST_CASE("mapped and copied weights give the same bits, though copied ones are 
          {k_bf16, examples + "/minim-tiny-q8_0.gguf", examples + "/minim-tiny-mix-ik.gguf"}) {
         INFO(path);
         model::OpenOptions owned;
-        owned.residence = checkpoint::Residence::owned;
+        owned.residence = checkpoint::HostStorage::owned;
         const auto copied = open_with(path, owned);
         model::OpenOptions file;
-        file.residence = checkpoint::Residence::mapped;
+        file.residence = checkpoint::HostStorage::mapped;
         const auto mapped = open_with(path, file);
         const bool is_quantised = path != k_bf16;
         CHECK(copied->weights().layers[0].wq.packed == is_quantised);
@@ -222,7 +222,7 @@ TEST_CASE("reading into memory reports what is read and packed, and can be cance
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
     const auto load = [&](const checkpoint::Progress& progress) {
         model::OpenOptions options;
-        options.residence = checkpoint::Residence::owned;
+        options.residence = checkpoint::HostStorage::owned;
         options.progress = progress;
         return open_with(path, options);
     };
@@ -244,7 +244,7 @@ TEST_CASE("reading into memory reports what is read and packed, and can be cance
 TEST_CASE("weights read into memory begin where the widest vector may, wherever the file has them") {
     for (const std::string& path : {k_folder, k_bf16}) {
         model::OpenOptions options;
-        options.residence = checkpoint::Residence::owned;
+        options.residence = checkpoint::HostStorage::owned;
         const auto model = open_with(path, options);
         const model::Weights& weights = model->weights();
         const auto check = [](const void* data) { CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0); };
@@ -266,7 +266,7 @@ TEST_CASE("a file that shrinks before its weights are read into memory is trunca
     const uint64_t whole = std::filesystem::file_size(path);
     for (const uint64_t left : {whole / 2, whole - 1}) {
         model::OpenOptions options;
-        options.residence = checkpoint::Residence::owned;
+        options.residence = checkpoint::HostStorage::owned;
         options.progress = [&](uint64_t done, uint64_t) {
             if (done == 0) std::filesystem::resize_file(path, left);
             return true;
@@ -299,7 +299,7 @@ TEST_CASE("rows split among NUMA nodes give the same bits, and each node has its
             const placement::ThreadOptions threads = {
                 .n_threads = 4, .n_threads_decode = 6, .numa = Numa::split};
             model::OpenOptions options;
-            options.residence = checkpoint::Residence::owned;
+            options.residence = checkpoint::HostStorage::owned;
             const model::Model model(
                 path,
                 placement::make_backend("cpu", placement::make_threads(threads, topology, Logger(), calls),
@@ -328,7 +328,7 @@ TEST_CASE("mapped weights are prefaulted with progress, and can be cancelled mea
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
     const auto load = [&](const checkpoint::Progress& progress) {
         model::OpenOptions options;
-        options.residence = checkpoint::Residence::mapped;
+        options.residence = checkpoint::HostStorage::mapped;
         options.prefault = true;
         options.progress = progress;
         return open_with(path, options);
@@ -374,7 +374,7 @@ TEST_CASE(
     Lines lines;
     LoadReports reports;
     model::OpenOptions options;
-    options.residence = checkpoint::Residence::mapped;
+    options.residence = checkpoint::HostStorage::mapped;
     options.progress = reports.progress();
     const model::Model model(
         path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,

@@ -24,7 +24,7 @@
 
 using namespace minim;
 using namespace minim::test;
-using checkpoint::Residence;
+using checkpoint::HostStorage;
 
 namespace {
 
@@ -80,7 +80,7 @@ TEST_CASE("a packed file is made once and mapped from then on, with the bits of 
           k_made + "minim-tiny-fp8", k_made + "minim-tiny-nvfp4", k_made + "minim-tiny-awq"}) {
         INFO(path);
         model::OpenOptions owned;
-        owned.residence = Residence::owned;
+        owned.residence = HostStorage::owned;
         const auto copied = open_with(path, owned);
         const std::vector<float> expected = some_logits(*copied);
 
@@ -186,7 +186,7 @@ TEST_CASE("runs that do not lie in the packed file are not read, whatever its ha
     packed.check_is_made_anew("in another format");
     forge([](auto& head, auto&) { head.n_runs = uint64_t{1} << 60; });
     packed.check_is_made_anew("has no room");
-    forge([](auto& head, auto&) { head.expanded = UINT64_MAX; });  // no format of this model among them
+    forge([](auto& head, auto&) { head.unpacked = UINT64_MAX; });  // no format of this model among them
     CHECK(same_bits(some_logits(*open_with(k_q8_0, packed_in(packed.path))), packed.logits));
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("a packed file of a checkpoint that has changed since is made anew") {
         checkpoint, std::filesystem::last_write_time(k_q8_0) + std::chrono::nanoseconds(1000));
     Lines lines;
     model::OpenOptions owned;
-    owned.residence = Residence::owned;
+    owned.residence = HostStorage::owned;
     const std::vector<float> expected = some_logits(*open_with(checkpoint, owned));
     CHECK_FALSE(same_bits(expected, before));
     CHECK(same_bits(some_logits(*open_with(checkpoint, packed_in(packed), lines.log)), expected));
@@ -269,12 +269,12 @@ TEST_CASE("weights are expanded as in the packed file, unless it is said how") {
     const auto points = opened(weights::Expand::off);
     const std::vector<float> expected = some_logits(*points);
     const uint64_t bytes = std::filesystem::file_size(path);
-    const auto expanded = opened(weights::Expand::on);
+    const auto unpacked = opened(weights::Expand::on);
     CHECK(std::filesystem::file_size(path) > bytes);
-    CHECK(same_bits(some_logits(*expanded), expected));
+    CHECK(same_bits(some_logits(*unpacked), expected));
     CHECK(same_bits(some_logits(*points), expected));  // read from the file that has been unlinked
     const auto again = opened(weights::Expand::automatic);
-    CHECK(again->weight_bytes()[0].total == expanded->weight_bytes()[0].total);
+    CHECK(again->weight_bytes()[0].total == unpacked->weight_bytes()[0].total);
     CHECK(same_bits(some_logits(*again), expected));
     CHECK(opened(weights::Expand::off)->weight_bytes()[0].total == points->weight_bytes()[0].total);
     CHECK(std::filesystem::file_size(path) == bytes);
@@ -285,13 +285,13 @@ TEST_CASE("how an unsuitable packed file is expanded says nothing about the one 
     model::OpenOptions options = packed_in(folder / "packed");
     options.expand = weights::Expand::on;
     open_with(k_mix_iq, options);
-    const uint64_t expanded = std::filesystem::file_size(options.packed_file);
+    const uint64_t unpacked = std::filesystem::file_size(options.packed_file);
     std::string text = text_of(options.packed_file);
     text[sizeof(weights::PackedHeader) + 8] ^= 1;
     put(options.packed_file, text);
     options.expand = weights::Expand::automatic;  // the weights are too small to be worth unpacking
     open_with(k_mix_iq, options);
-    CHECK(std::filesystem::file_size(options.packed_file) < expanded);
+    CHECK(std::filesystem::file_size(options.packed_file) < unpacked);
 }
 
 TEST_CASE("rows of a packed file are not split among NUMA nodes, and the log says where they lie") {
@@ -357,9 +357,9 @@ TEST_CASE("a packed file for which there is no room is an error that names it") 
 TEST_CASE("a packed file is for weights that are mapped on the host") {
     const TemporaryFolder folder;
     model::OpenOptions options = packed_in(folder / "packed");
-    options.residence = Residence::owned;
+    options.residence = HostStorage::owned;
     expect_error(Status::invalid, folder / "packed", [&] { open_with(k_q8_0, options); });
-    options.residence = Residence::mapped;
+    options.residence = HostStorage::mapped;
     CHECK_NOTHROW(open_with(k_q8_0, options));
 }
 
@@ -385,9 +385,9 @@ TEST_CASE("packed rows lie as they do in the files of this version") {
         // The hashes are added up: a new format changes this number, but needs no new version.
         const uint64_t name = hash_bytes(std::as_bytes(std::span(entry.name)));
         all += hash_bytes(packed, name);
-        const auto expanded = expanded_format(entry.format);
-        if (!expanded) continue;
-        std::vector<std::byte> out(static_cast<size_t>(k_rows * row_bytes(*expanded, k_cols)));
+        const auto unpacked = unpacked_format(entry.format);
+        if (!unpacked) continue;
+        std::vector<std::byte> out(static_cast<size_t>(k_rows * row_bytes(*unpacked, k_cols)));
         expand_rows(entry.format, rows.data(), k_rows, shape.row_bytes, k_cols, out.data());
         all += hash_bytes(out, name);
     }
@@ -401,9 +401,9 @@ TEST_CASE("a model opens where files cannot be mapped, and without mmap nothing 
     all.push_back({SYS_mmap, EINVAL, {{2, PROT_READ}, {3, MAP_PRIVATE}}});
     const TemporaryFolder folder;
     model::OpenOptions owned;
-    owned.residence = Residence::owned;
+    owned.residence = HostStorage::owned;
     model::OpenOptions mapped;
-    mapped.residence = Residence::mapped;
+    mapped.residence = HostStorage::mapped;
     const auto opened = [](const std::string& path, const model::OpenOptions& options) {
         Lines lines;
         const std::vector<float> logits = some_logits(*open_with(path, options, lines.log));

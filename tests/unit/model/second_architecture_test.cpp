@@ -302,8 +302,8 @@ runtime::Architecture architecture(const Net& net) {
     second.choose_experts = [layer_at](const Activations& a, int64_t layer) {
         choose_by_softmax(layer_at(layer), a);
     };
-    second.normalise_elsewhere = [layer_at](const backend::Backend& device, backend::Scratch& scratch,
-                                            const float* x, int64_t n, int64_t layer, float* h) {
+    second.normalise_on_another_stage = [layer_at](const backend::Backend& device, backend::Scratch& scratch,
+                                                   const float* x, int64_t n, int64_t layer, float* h) {
         device.norm(scratch, x, n, layer_at(layer).ffn_norm.vector(), k_eps, h);
     };
     second.experts = [layer_at](int64_t layer) -> const backend::ExpertWeights& {

@@ -35,14 +35,14 @@ Result reference(const std::vector<std::string>& stops, const std::string& text)
 }
 
 // Returns the length of the end of the text that may still become a stop string, if the text contains none.
-size_t reference_held(const std::vector<std::string>& stops, const std::string& text) {
-    size_t held = 0;
+size_t reference_stored(const std::vector<std::string>& stops, const std::string& text) {
+    size_t stored = 0;
     for (const std::string& stop : stops) {
         for (size_t n = 1; n < stop.size() && n <= text.size(); ++n) {
-            if (text.compare(text.size() - n, n, stop, 0, n) == 0) held = std::max(held, n);
+            if (text.compare(text.size() - n, n, stop, 0, n) == 0) stored = std::max(stored, n);
         }
     }
-    return held;
+    return stored;
 }
 
 Result matched_in_pieces(const std::vector<std::string>& stops, const std::vector<std::string>& pieces) {
@@ -165,7 +165,7 @@ TEST_CASE("random texts and stop strings agree with the plain definition, piece 
             at = std::min(at + n, text.size());
             if (matcher.stopped()) break;
             const std::string so_far = text.substr(0, at);
-            REQUIRE(emitted == so_far.substr(0, at - reference_held(stops, so_far)));
+            REQUIRE(emitted == so_far.substr(0, at - reference_stored(stops, so_far)));
         }
         emitted += matcher.finish();
         REQUIRE(Result{emitted, matcher.stopped(), matcher.matched()} == expected);

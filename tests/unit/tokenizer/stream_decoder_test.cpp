@@ -16,10 +16,10 @@ std::string decode(std::initializer_list<std::string_view> chunks) {
     std::string text;
     for (const std::string_view chunk : chunks) {
         decoder.push(chunk, text);
-        CHECK(decoder.held_bytes() <= 3);
+        CHECK(decoder.pending_bytes() <= 3);
     }
     decoder.finish(text);
-    CHECK(decoder.held_bytes() == 0);
+    CHECK(decoder.pending_bytes() == 0);
     return text;
 }
 
@@ -41,7 +41,7 @@ TEST_CASE("a whole character is emitted with its last byte and not before") {
     CHECK(decoder.push("x\xF0") == "x");
     CHECK(decoder.push("\x9F").empty());
     CHECK(decoder.push("\x90").empty());
-    CHECK(decoder.held_bytes() == 3);
+    CHECK(decoder.pending_bytes() == 3);
     CHECK(decoder.push("\xB6y") == "\U0001F436y");
     CHECK(decoder.finish().empty());
 }

@@ -111,9 +111,9 @@ struct Opened {
     Lines lines;
     checkpoint::Checkpoint checkpoint;
 
-    explicit Opened(Folder tensors, checkpoint::Residence how = checkpoint::Residence::owned)
+    explicit Opened(Folder tensors, checkpoint::HostStorage how = checkpoint::HostStorage::owned)
         : checkpoint(open(std::move(tensors))) {
-        if (how == checkpoint::Residence::mapped) checkpoint.map();
+        if (how == checkpoint::HostStorage::mapped) checkpoint.map();
     }
     std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols,
                                                  const weights::PackingHints& hints = {}) const {
@@ -339,7 +339,7 @@ TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") 
          {fp8(floats({2, 2}, 4)), fp8(floats({k_rows}, k_rows)), nvfp4(), mxfp4(), awq()}) {
         const Opened opened(tensors);
         const std::vector<std::byte> whole = all_rows(opened);
-        CHECK(all_rows(Opened(tensors, checkpoint::Residence::mapped)) == whole);
+        CHECK(all_rows(Opened(tensors, checkpoint::HostStorage::mapped)) == whole);
         const weights::AssembledMatrix matrix = *opened.find();
         std::mt19937 random(1);
         for (int round = 0; round < 200; ++round) {

@@ -48,17 +48,17 @@ struct X1MPanel {
     MINIM_KERNEL_INLINE X1MPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), scale(at.f32(Block::d_at), 0.25F), shifts(at.word(Block::shifts_at)) {}
     template <int u, int point>
-    MINIM_KERNEL_INLINE void put_point(typename L::Int* code) const {
+    MINIM_KERNEL_INLINE void put_entry(typename L::Int* code) const {
         const auto up = up_of<L>(lanes_with_bit<L, 4 * u + point>(shifts));
         put_eighth<L, Block, u>(block, 2 * point, up, code);
         put_eighth<L, Block, u>(block, 2 * point + 1, up, code);
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        put_point<u, 0>(unit.code);
-        put_point<u, 1>(unit.code);
-        put_point<u, 2>(unit.code);
-        put_point<u, 3>(unit.code);
+        put_entry<u, 0>(unit.code);
+        put_entry<u, 1>(unit.code);
+        put_entry<u, 2>(unit.code);
+        put_entry<u, 3>(unit.code);
         const auto scales = block.word(Block::scales_at + u / 4 * 4);
         scale.put_two(L::template shift_right<8 * (u % 4)>(scales), unit.scale);
     }
@@ -181,10 +181,10 @@ struct X3SPanel : UnitScalesPanel<L, X3_S> {
 
 // The formats that look up their values.
 template <class L>
-using ExpandedWithTables = PanelList<X2XxsPanel<L>, X2Panel<L, X2_XS>, X2Panel<L, X2_S>, X3XxsPanel<L>>;
+using UnpackedWithTables = PanelList<X2XxsPanel<L>, X2Panel<L, X2_XS>, X2Panel<L, X2_S>, X3XxsPanel<L>>;
 
 template <class L>
-using Expanded =
-    decltype(joined(PanelList<X1SPanel<L>, X1MPanel<L>, X3SPanel<L>>(), ExpandedWithTables<L>()));
+using Unpacked =
+    decltype(joined(PanelList<X1SPanel<L>, X1MPanel<L>, X3SPanel<L>>(), UnpackedWithTables<L>()));
 
 }  // namespace minim::panel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Top-k (`base/shortlist.h`) computed on the host from whole rows: what a device should report.
+// Top-k (`base/top_k.h`) computed on the host from whole rows: what a device should report.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "base/shortlist.h"
+#include "base/top_k.h"
 #include "sampling/softmax.h"
 
 namespace minim::test {
 
-struct HostShortlist {
+struct HostTopK {
     std::vector<Candidate> candidates;
     std::vector<int32_t> named;
     std::vector<float> named_logits;
@@ -23,13 +23,13 @@ struct HostShortlist {
     double total = 0.0;
     double exact_total = 0.0;
 
-    Shortlist view() const {
+    TopK view() const {
         return {n_nan, candidates, is_complete, named, named_logits, inverse_temperature, total, exact_total};
     }
 };
 
-inline HostShortlist make_shortlist(std::span<const float> logits, const ShortlistQuery& query) {
-    HostShortlist top;
+inline HostTopK make_top_k(std::span<const float> logits, const TopKQuery& query) {
+    HostTopK top;
     for (size_t id = 0; id < logits.size(); ++id) {
         const float logit = logits[id];
         top.n_nan += logit != logit ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the top of a row a sampler chooses the same token as from the whole row, or reports that the top does not determine it.
-#include "support/shortlist.h"
+#include "support/top_k.h"
 
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace minim::sampling {
 namespace {
 
-using test::make_shortlist;
+using test::make_top_k;
 
 constexpr float k_infinity = std::numeric_limits<float>::infinity();
 
@@ -24,12 +24,12 @@ struct Twins {
     int32_t choose(std::span<const float> logits, std::span<const int32_t> banned = {},
                    std::span<const uint64_t> allowed = {}) {
         const Choice expected = of_rows.sample(logits, banned, allowed);
-        const ShortlistQuery query = of_tops.query(banned, {}, !allowed.empty());
-        CHECK(query.n_candidates <= k_most_candidates);
-        CHECK(query.named.size() <= static_cast<size_t>(k_most_named));
+        const TopKQuery query = of_tops.query(banned, {}, !allowed.empty());
+        CHECK(query.n_candidates <= k_max_candidates);
+        CHECK(query.named.size() <= static_cast<size_t>(k_max_named));
         std::optional<Choice> choice;
         if (query.n_candidates > 0) {
-            const test::HostShortlist top = make_shortlist(logits, query);
+            const test::HostTopK top = make_top_k(logits, query);
             choice = of_tops.sample(top.view(), banned, allowed);
             ++n_asked;
         }
@@ -157,20 +157,20 @@ TEST_CASE("the highest logit alone is asked for where nothing else is needed") {
 TEST_CASE("where the whole row is needed, it is asked for") {
     constexpr int32_t k_vocab = 5000;
     Params params;
-    params.top_k = k_most_candidates;
-    CHECK(Sampler(params, k_vocab).query().n_candidates == k_most_candidates);
+    params.top_k = k_max_candidates;
+    CHECK(Sampler(params, k_vocab).query().n_candidates == k_max_candidates);
     ++params.top_k;
     CHECK(Sampler(params, k_vocab).query().n_candidates == 0);
     params.top_k = 0;
     CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == 0);  // allowed weights are unknown
     params.temperature = 0.0F;
-    CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == k_most_candidates);
+    CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == k_max_candidates);
     params.presence_penalty = 1.0F;
     Sampler penalized(params, k_vocab);
-    for (int32_t token = 0; token < k_most_named; ++token) penalized.accept(token, true);
-    CHECK(penalized.query().n_candidates == k_most_candidates);
-    CHECK(penalized.query().named.size() == static_cast<size_t>(k_most_named));
-    CHECK(penalized.query({}, std::vector<int32_t>{7}).n_candidates == k_most_candidates);
+    for (int32_t token = 0; token < k_max_named; ++token) penalized.accept(token, true);
+    CHECK(penalized.query().n_candidates == k_max_candidates);
+    CHECK(penalized.query().named.size() == static_cast<size_t>(k_max_named));
+    CHECK(penalized.query({}, std::vector<int32_t>{7}).n_candidates == k_max_candidates);
     CHECK(penalized.query({}, std::vector<int32_t>{4000}).n_candidates == 0);
 }
 
@@ -180,23 +180,22 @@ TEST_CASE("what the top cannot tell leaves the sampler as it was") {
     Sampler sampler(params, 4);
     // The cumulative weight equals the threshold to the last bit, but the device's total is not known so exactly.
     const std::vector<float> even = {1, 1, 1, 1};
-    CHECK_FALSE(sampler.sample(make_shortlist(even, sampler.query()).view()));
+    CHECK_FALSE(sampler.sample(make_top_k(even, sampler.query()).view()));
     const std::vector<float> none(4, -k_infinity);
-    CHECK_FALSE(sampler.sample(make_shortlist(none, sampler.query()).view()));
+    CHECK_FALSE(sampler.sample(make_top_k(none, sampler.query()).view()));
     const std::vector<float> infinite = {1, k_infinity, 2, k_infinity};
-    CHECK_FALSE(sampler.sample(make_shortlist(infinite, sampler.query()).view()));
+    CHECK_FALSE(sampler.sample(make_top_k(infinite, sampler.query()).view()));
     const std::vector<float> bad = {1, NAN, 2, 3};
-    CHECK_FALSE(sampler.sample(make_shortlist(bad, sampler.query()).view()));
+    CHECK_FALSE(sampler.sample(make_top_k(bad, sampler.query()).view()));
     Sampler fresh(params, 4);
     const std::vector<float> logits = {1, 2, 1, 2};
     for (int i = 0; i < 50; ++i) CHECK(sampler.sample(logits).token == fresh.sample(logits).token);
     expect_error(Status::invalid, "banned token 9", [&] {
-        static_cast<void>(
-            sampler.sample(make_shortlist(even, sampler.query()).view(), std::vector<int32_t>{9}));
+        static_cast<void>(sampler.sample(make_top_k(even, sampler.query()).view(), std::vector<int32_t>{9}));
     });
     expect_error(Status::invalid, "a mask of 2 words", [&] {
         static_cast<void>(
-            sampler.sample(make_shortlist(even, sampler.query()).view(), {}, std::vector<uint64_t>{1, 1}));
+            sampler.sample(make_top_k(even, sampler.query()).view(), {}, std::vector<uint64_t>{1, 1}));
     });
 }
 
@@ -206,21 +205,21 @@ TEST_CASE("a changed logit that was not reported counts as unknown") {
     params.logit_bias = {{2, 5.0F}};
     Sampler sampler(params, 5);
     const std::vector<float> logits = {3, 2, 1, 0, -1};
-    ShortlistQuery query = sampler.query();
+    TopKQuery query = sampler.query();
     CHECK(query.named == std::vector<int32_t>{2});
-    CHECK(sampler.sample(make_shortlist(logits, query).view())->token == 2);
+    CHECK(sampler.sample(make_top_k(logits, query).view())->token == 2);
     query.named.clear();
     query.n_candidates = 2;
-    CHECK_FALSE(sampler.sample(make_shortlist(logits, query).view()));
+    CHECK_FALSE(sampler.sample(make_top_k(logits, query).view()));
     query.n_candidates = 3;
-    CHECK(sampler.sample(make_shortlist(logits, query).view())->token == 2);
+    CHECK(sampler.sample(make_top_k(logits, query).view())->token == 2);
     // A token that a bias lowers may rank below tokens that are not candidates.
     params.logit_bias = {{0, -2.5F}, {1, -2.5F}};
     Sampler lowered(params, 5);
     query.n_candidates = 2;
-    CHECK_FALSE(lowered.sample(make_shortlist(logits, query).view()));
+    CHECK_FALSE(lowered.sample(make_top_k(logits, query).view()));
     query.n_candidates = 3;
-    CHECK(lowered.sample(make_shortlist(logits, query).view())->token == 2);
+    CHECK(lowered.sample(make_top_k(logits, query).view())->token == 2);
 }
 
 TEST_CASE("a draw from the whole distribution tells its token from the total's range") {

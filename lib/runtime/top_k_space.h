@@ -9,29 +9,29 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "base/shortlist.h"
+#include "base/top_k.h"
 
 namespace minim::runtime {
 
-class ShortlistSpace {
+class TopKSpace {
   public:
     // Allocates buffers for steps of at most n_rows rows. Throws out_of_memory or out_of_device_memory.
-    ShortlistSpace(const backend::Backend& backend, int64_t n_rows);
+    TopKSpace(const backend::Backend& backend, int64_t n_rows);
     // Returns the bytes that it allocates on the device.
     static uint64_t device_bytes(int64_t n_rows);
 
     // Sets the queries of a step, one for each row. Transfers of earlier steps must be complete.
-    void ask(std::span<const ShortlistQuery> queries);
+    void ask(std::span<const TopKQuery> queries);
 
     // Upload the queries of the part of the rows that begins with `first`, return its task, and download its answers.
-    // `first` is a multiple of k_most_shortlist_rows; every part but the last has as many rows. Queries must be
+    // `first` is a multiple of k_max_top_k_rows; every part but the last has as many rows. Queries must be
     // uploaded before the operation that answers them.
     void upload(backend::Scratch& scratch, int64_t first);
-    backend::ShortlistTask task(int64_t first) const;
+    backend::TopKTask task(int64_t first) const;
     void download(backend::Scratch& scratch, int64_t first);
 
     // Returns the answer for a row. It is valid after the stream is synchronised, until the next ask().
-    Shortlist answer(int64_t row) const;
+    TopK answer(int64_t row) const;
 
   private:
     // Rows that are on the device together.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the top-k of rows that a device reports, and the texts that are chosen from it.
-#include "cuda/fast/shortlist.h"
+#include "cuda/fast/top_k.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,11 +10,11 @@
 #include "gpu/fixture.h"
 #include "gpu/support.h"
 #include "model/model.h"
-#include "runtime/shortlist_space.h"
 #include "runtime/stage.h"
+#include "runtime/top_k_space.h"
 #include "support/catch.h"
 #include "support/helpers.h"
-#include "support/shortlist.h"
+#include "support/top_k.h"
 #include "support/written.h"
 
 namespace minim::test {
@@ -37,16 +37,16 @@ class Tops {
                                       .n_head_kv = 1,
                                       .head_dim = 32,
                                       .n_vocab = n_vocab})),
-          space_(*f_.device, backend::k_most_shortlist_rows) {}
+          space_(*f_.device, backend::k_max_top_k_rows) {}
 
-    void check(const std::vector<std::vector<float>>& rows, const std::vector<ShortlistQuery>& queries) {
+    void check(const std::vector<std::vector<float>>& rows, const std::vector<TopKQuery>& queries) {
         std::vector<float> all;
         for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
         const float* logits = f_.put(all);
         f_.device->synchronize(*f_.stream);
         space_.ask(queries);
         space_.upload(*stream_, 0);
-        f_.device->shortlist(*stream_, logits, std::ssize(rows), n_vocab_, space_.task(0));
+        f_.device->top_k(*stream_, logits, std::ssize(rows), n_vocab_, space_.task(0));
         space_.download(*stream_, 0);
         f_.device->synchronize(*stream_);
         for (size_t i = 0; i < rows.size(); ++i) {
@@ -58,8 +58,8 @@ class Tops {
     }
 
   private:
-    void check(const std::vector<float>& row, const ShortlistQuery& query, const Shortlist& top) const {
-        const HostShortlist expected = make_shortlist(row, query);
+    void check(const std::vector<float>& row, const TopKQuery& query, const TopK& top) const {
+        const HostTopK expected = make_top_k(row, query);
         CHECK(top.n_nan == expected.n_nan);
         CHECK(top.is_complete == expected.is_complete);
         REQUIRE(top.candidates.size() == expected.candidates.size());
@@ -74,18 +74,18 @@ class Tops {
             CHECK(std::memcmp(top.named_logits.data(), expected.named_logits.data(),
                               top.named_logits.size_bytes()) == 0);
         if (top.n_nan > 0 || top.candidates.empty()) return;
-        CHECK(std::abs(top.total - expected.total) <= shortlist_error(n_vocab_) / 2 * expected.total);
+        CHECK(std::abs(top.total - expected.total) <= top_k_error(n_vocab_) / 2 * expected.total);
         CHECK(top.exact_total == expected.exact_total);
     }
 
     int64_t n_vocab_;
     Fixture f_;
     std::unique_ptr<backend::Scratch> stream_;
-    runtime::ShortlistSpace space_;
+    runtime::TopKSpace space_;
 };
 
-ShortlistQuery query_of(int32_t n_candidates, double inverse_temperature = 0.0, bool exact_total = false,
-                        std::vector<int32_t> named = {}) {
+TopKQuery query_of(int32_t n_candidates, double inverse_temperature = 0.0, bool exact_total = false,
+                   std::vector<int32_t> named = {}) {
     return {n_candidates, std::move(named), inverse_temperature, exact_total};
 }
 
@@ -113,8 +113,7 @@ engine::Session make_session(const std::shared_ptr<const model::Model>& model) {
     return {model, params, silent};
 }
 
-Written from_shortlists(const std::shared_ptr<const model::Model>& model,
-                        const engine::GenerateParams& params) {
+Written from_top_k(const std::shared_ptr<const model::Model>& model, const engine::GenerateParams& params) {
     engine::Session session = make_session(model);
     engine::Generation generation(session, params, some_ids(6), nullptr);
     return rest_of(generation);
@@ -158,9 +157,9 @@ TEST_CASE("gpu: the top-k of rows of every kind is that of the host") {
         tops.check({some_logits(n_vocab, random, false), some_logits(n_vocab, random, true), sparse,
                     std::vector<float>(size, -k_infinity), bad, infinite, rising, zeros,
                     some_logits(n_vocab, random, false), some_logits(n_vocab, random, true)},
-                   {query_of(k_most_candidates, 1.0, true), query_of(40, 0.5, true, {last, 0, 2}),
+                   {query_of(k_max_candidates, 1.0, true), query_of(40, 0.5, true, {last, 0, 2}),
                     query_of(3, 1.0, true), query_of(5, 1.0), query_of(2, 0.0), query_of(4, 0.0),
-                    query_of(k_most_candidates, 1.25), query_of(6, 2.0, true, {1, 4}), query_of(0),
+                    query_of(k_max_candidates, 1.25), query_of(6, 2.0, true, {1, 4}), query_of(0),
                     query_of(1, 0.0, false, {last})});
         tops.check({some_logits(n_vocab, random, true)}, {query_of(1)});
         tops.check({some_logits(n_vocab, random, false)}, {query_of(1, 3.0, true)});
@@ -169,7 +168,7 @@ TEST_CASE("gpu: the top-k of rows of every kind is that of the host") {
 
 TEST_CASE("gpu: a row longer than a block joins at once") {
     if (!has_devices(1)) return;
-    const int64_t n_vocab = int64_t{cuda::fast::k_shortlist_piece} * 34 + 5;
+    const int64_t n_vocab = int64_t{cuda::fast::k_top_k_piece} * 34 + 5;
     Random random(8);
     Tops tops(n_vocab);
     tops.check({some_logits(n_vocab, random, false)}, {query_of(200, 1.0, true, {17})});
@@ -190,7 +189,7 @@ TEST_CASE("gpu: texts from top-k are those from rows of logits") {
             params.has_seed = true;
             params.ignore_end = true;
             params.max_tokens = 10;
-            const Written written = from_shortlists(model, params);
+            const Written written = from_top_k(model, params);
             CHECK(written.tokens.size() == 40);
             CHECK(written == from_rows(model, params));
         }

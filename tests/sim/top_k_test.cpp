@@ -119,7 +119,7 @@ TEST_CASE("top-k gives the texts of whole rows, with every setting, on one devic
         const Devices devices = make_devices(1);
         const auto model = model_on(devices, {}, path);
         const auto split = model_on(make_devices(2), {}, path);
-        const auto plain = model_on(make_devices(1, {.makes_shortlists = false}), {}, path);
+        const auto plain = model_on(make_devices(1, {.makes_top_k = false}), {}, path);
         const std::vector<int32_t> prompt = {17, 42, 99, 42, 17};
         int n = 0;
         for (const GenerateParams& params : all_settings(model->config().n_vocab)) {
@@ -128,13 +128,13 @@ TEST_CASE("top-k gives the texts of whole rows, with every setting, on one devic
             CHECK(written_on(model, params, prompt) == expected);
             CHECK(written_on(split, params, prompt) == expected);
         }
-        CHECK(devices[0]->counts().shortlists > 600);
+        CHECK(devices[0]->counts().top_k_lists > 600);
     }
 }
 
 TEST_CASE("top-k: structured output is that of whole rows") {
     const auto model = model_on(make_devices(1));
-    const auto plain = model_on(make_devices(1, {.makes_shortlists = false}));
+    const auto plain = model_on(make_devices(1, {.makes_top_k = false}));
     for (const float temperature : {0.0F, 1.2F}) {
         for (const int32_t top_k : {0, 3}) {
             GenerateParams params = sampled(temperature, 4);
@@ -166,13 +166,13 @@ TEST_CASE("top-k: a token takes some bytes from the device instead of a row") {
     params.sampling.top_p = 0.9F;
     CHECK(bytes_a_token(params) == k_facts + 40 * 8);
     // More candidates than a device reports.
-    params.sampling.top_k = k_most_candidates + 1;
+    params.sampling.top_k = k_max_candidates + 1;
     CHECK(bytes_a_token(params) == row_bytes);
 }
 
 TEST_CASE("top-k: the logits of a session are there whenever they are asked for") {
     const auto model = model_on(make_devices(1));
-    const auto plain = model_on(make_devices(1, {.makes_shortlists = false}));
+    const auto plain = model_on(make_devices(1, {.makes_top_k = false}));
     const TemporaryFolder folder;
     std::vector<std::vector<float>> seen[2];
     size_t which = 0;
@@ -224,7 +224,7 @@ TEST_CASE("top-k: a batch of 64 is answered as it is from whole rows") {
     for (const std::string& path : {bundled_model_path(), tied}) {
         const Devices devices = make_devices(1);
         const auto on_device = model_on(devices, {}, path);
-        const auto plain = model_on(make_devices(1, {.makes_shortlists = false}), {}, path);
+        const auto plain = model_on(make_devices(1, {.makes_top_k = false}), {}, path);
         const std::vector<GenerateParams> settings = all_settings(plain->config().n_vocab);
         const Logger silent;
         std::vector<Written> written[2];
@@ -248,7 +248,7 @@ TEST_CASE("top-k: a batch of 64 is answered as it is from whole rows") {
             INFO(path << ", request " << i);
             CHECK(written[0][i] == written[1][i]);
         }
-        CHECK(devices[0]->counts().shortlists > 700);
+        CHECK(devices[0]->counts().top_k_lists > 700);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Top-k of rows of logits (`backend/shortlist.h`), so that a row of 200 064 need not be copied to the host.
+// Top-k of rows of logits (`backend/top_k.h`), so that a row of 200 064 need not be copied to the host.
 //
 // Shape: a block takes 8192 logits of a row and keeps its best 256, sorted; then one block for each row joins these
 // lists. Layout: a logit and its id form one 64-bit number, larger is better; equal logits differ in their ids, so
@@ -12,17 +12,17 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/shortlist.h"
+#include "backend/top_k.h"
 #include "base/half.h"
 #include "cuda/fast/device.h"
-#include "cuda/fast/shortlist.h"
+#include "cuda/fast/top_k.h"
 #include "sampling/portable_math.h"
 
 namespace minim::cuda::fast {
 
-inline constexpr int k_shortlist_threads = 1024;
-inline constexpr int k_shortlist_lists = k_shortlist_piece / k_list;  // that a block joins
-inline constexpr int k_shortlist_shared_bytes = k_shortlist_piece * 8 + 32 * 8;
+inline constexpr int k_top_k_threads = 1024;
+inline constexpr int k_top_k_lists = k_top_k_piece / k_list;  // that a block joins
+inline constexpr int k_top_k_shared_bytes = k_top_k_piece * 8 + 32 * 8;
 
 // Returns a key that is larger for better candidates: the logit's bits in numerical order, then the id (lower is
 // better). 0: no candidate.
@@ -53,7 +53,7 @@ MINIM_DEVICE void sync_stage(T& t, int stride, int next_stride) {
 // at most 32, the 32 pairs of a warp lie in 64 neighbouring keys.
 template <class T>
 MINIM_DEVICE void order_pairs(T& t, uint64_t* keys, int n_lists, int list_stride, int stride, int size) {
-    for (int p = t.index(); p < n_lists * (k_list / 2); p += k_shortlist_threads) {
+    for (int p = t.index(); p < n_lists * (k_list / 2); p += k_top_k_threads) {
         const int pair = p % (k_list / 2);
         const int i = 2 * pair - (pair & (stride - 1));
         uint64_t* low = keys + p / (k_list / 2) * list_stride + i;
@@ -86,7 +86,7 @@ MINIM_DEVICE void join_lists(T& t, uint64_t* keys, int n_lists) {
     t.sync();
     for (int distance = 1; distance < n_lists; distance *= 2) {
         const int n_joined = (n_lists - distance + 2 * distance - 1) / (2 * distance);
-        for (int e = t.index(); e < n_joined * k_list; e += k_shortlist_threads) {
+        for (int e = t.index(); e < n_joined * k_list; e += k_top_k_threads) {
             uint64_t* list = keys + e / k_list * (2 * distance * k_list);
             const int i = e % k_list;
             const uint64_t other = list[distance * k_list + k_list - 1 - i];
@@ -119,25 +119,25 @@ MINIM_DEVICE double weight_of(float logit, float highest, double inverse_tempera
 }
 
 // Finds the best keys of every piece of every row, the number of NaN and the sum of weights.
-struct ShortlistPieceKernel {
-    static constexpr int k_threads = k_shortlist_threads;
-    static constexpr int k_own = k_shortlist_piece / k_threads;
+struct TopKPieceKernel {
+    static constexpr int k_threads = k_top_k_threads;
+    static constexpr int k_own = k_top_k_piece / k_threads;
 
     const float* logits;
     int64_t n;
     int64_t n_vocab;
-    const backend::ShortlistRow* rows;
-    ShortlistWork work;  // keys: only the first of each piece if only that is needed
+    const backend::TopKRow* rows;
+    TopKWork work;  // keys: only the first of each piece if only that is needed
 
-    Grid grid() const { return {shortlist_pieces(n_vocab), n, k_shortlist_shared_bytes}; }
+    Grid grid() const { return {top_k_pieces(n_vocab), n, k_top_k_shared_bytes}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const backend::ShortlistRow& row = rows[t.block_y()];
+        const backend::TopKRow& row = rows[t.block_y()];
         if (row.n_candidates == 0) return;
         auto* shared = reinterpret_cast<uint64_t*>(t.shared());
-        std::byte* places = t.shared() + k_shortlist_piece * 8;
-        const int64_t first = int64_t{t.block()} * k_shortlist_piece + t.index();
+        std::byte* places = t.shared() + k_top_k_piece * 8;
+        const int64_t first = int64_t{t.block()} * k_top_k_piece + t.index();
         const float* from = logits + t.block_y() * n_vocab;
         const bool sorts = row.n_candidates > 1;
         float own[k_own];
@@ -163,13 +163,13 @@ struct ShortlistPieceKernel {
                     total += weight_of(own[k], highest, row.inverse_temperature);
             total = reduce_block(t, total, places, sum);
         }
-        const int64_t n_pieces = shortlist_pieces(n_vocab);
+        const int64_t n_pieces = top_k_pieces(n_vocab);
         const int64_t piece = t.block_y() * n_pieces + t.block();
         uint64_t* out = work.keys + piece * k_list;
         if (t.index() == 0) work.pieces[piece] = {total, n_nan};
         if (sorts) {
-            sort_lists(t, shared, k_shortlist_lists);
-            join_lists(t, shared, k_shortlist_lists);
+            sort_lists(t, shared, k_top_k_lists);
+            join_lists(t, shared, k_top_k_lists);
             if (t.index() < k_list) out[t.index()] = shared[t.index()];
         } else if (t.index() == 0) {
             out[0] = best;
@@ -178,26 +178,26 @@ struct ShortlistPieceKernel {
 };
 
 // Writes the answers: candidates, totals, the logits of named ids.
-struct ShortlistJoinKernel {
-    static constexpr int k_threads = k_shortlist_threads;
+struct TopKJoinKernel {
+    static constexpr int k_threads = k_top_k_threads;
 
     const float* logits;
     int64_t n;
     int64_t n_vocab;
-    ShortlistWork work;
-    backend::ShortlistTask task;
+    TopKWork work;
+    backend::TopKTask task;
 
-    Grid grid() const { return {.n_blocks = n, .shared_bytes = k_shortlist_shared_bytes}; }
+    Grid grid() const { return {.n_blocks = n, .shared_bytes = k_top_k_shared_bytes}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const backend::ShortlistRow& row = task.rows[t.block()];
+        const backend::TopKRow& row = task.rows[t.block()];
         if (row.n_candidates == 0) return;
-        const int64_t n_pieces = shortlist_pieces(n_vocab);
+        const int64_t n_pieces = top_k_pieces(n_vocab);
         const PieceFacts* of_pieces = work.pieces + t.block() * n_pieces;
         const uint64_t* lists = work.keys + t.block() * n_pieces * k_list;
         auto* shared = reinterpret_cast<uint64_t*>(t.shared());
-        std::byte* places = t.shared() + k_shortlist_piece * 8;
+        std::byte* places = t.shared() + k_top_k_piece * 8;
         const auto larger = [](auto a, auto b) { return a > b ? a : b; };
         const auto sum = [](auto a, auto b) { return a + b; };
 
@@ -221,7 +221,7 @@ struct ShortlistJoinKernel {
             }
             total = reduce_block(t, total, places, sum);
         }
-        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(task.results) + t.block();
+        auto* facts = reinterpret_cast<backend::TopKFacts*>(task.results) + t.block();
         if (t.index() == 0) {
             facts->total = total;
             facts->exact_total = 0.0;
@@ -237,7 +237,7 @@ struct ShortlistJoinKernel {
             int64_t done = 0;
             for (int n_kept = 0; done < n_pieces; n_kept = 1) {
                 const int64_t left = n_pieces - done;
-                const int room = k_shortlist_lists - n_kept;
+                const int room = k_top_k_lists - n_kept;
                 const int n_new = left < room ? static_cast<int>(left) : room;
                 for (int i = t.index(); i < n_new * k_list; i += k_threads)
                     shared[n_kept * k_list + i] = lists[done * k_list + i];
@@ -264,15 +264,15 @@ struct ExactTotalKernel {
     const float* logits;
     int64_t n;
     int64_t n_vocab;
-    backend::ShortlistTask task;
+    backend::TopKTask task;
 
     Grid grid() const { return {.n_blocks = n, .shared_bytes = 2 * k_threads * 8}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const backend::ShortlistRow& row = task.rows[t.block()];
+        const backend::TopKRow& row = task.rows[t.block()];
         if (row.n_candidates == 0 || row.wants_exact_total == 0) return;
-        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(task.results) + t.block();
+        auto* facts = reinterpret_cast<backend::TopKFacts*>(task.results) + t.block();
         if (facts->n_candidates == 0 || facts->n_nan > 0) return;
         const float highest = reinterpret_cast<const Candidate*>(task.results + row.candidates_at)->logit;
         if (!(highest < INFINITY)) return;
