@@ -114,7 +114,7 @@ class Chat {
         : model_(model),
           options_(options),
           sampling_(make_sampling(model, options, opens_thought(model, options))),
-          session_(model, session_options(model, options)) {
+          session_(model, session_options(options, context_size(model, options))) {
         reset();
     }
 
@@ -152,17 +152,10 @@ class Chat {
     }
 
   private:
-    static minim::SessionOptions session_options(const minim::Model& model, const Options& options) {
-        minim::SessionOptions session;
-        const int64_t n_context = options.n_context > 0
-                                      ? options.n_context
-                                      : std::min(k_usual_context, model.info().n_context_train);
-        session.max_context = static_cast<uint64_t>(n_context);
-        session.n_batch = options.n_batch;
-        session.n_ubatch = options.n_ubatch;
-        session.k_format = options.k_format;
-        session.v_format = options.v_format;
-        return session;
+    static uint64_t context_size(const minim::Model& model, const Options& options) {
+        return static_cast<uint64_t>(options.n_context > 0
+                                         ? options.n_context
+                                         : std::min(k_usual_context, model.info().n_context_train));
     }
 
     // Returns whether answers begin with reasoning: the template says so of any conversation.

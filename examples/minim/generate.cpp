@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "../memory_text.h"
 #include "chat_prompt.h"
@@ -25,27 +26,11 @@ namespace {
 constexpr int64_t k_default_context = 4096;
 constexpr int64_t k_default_answer = 2048;  // room beside a prompt that fills the default context
 
-// Returns `text`, which is UTF-8, as a JSON string.
-std::string json_string(std::string_view text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') {
-            out += '\\';
-            out += c;
-        } else if (static_cast<unsigned char>(c) < 0x20) {
-            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-            out += c;
-        }
-    }
-    return out + '"';
-}
-
 std::string chat_messages(const std::string& system, const std::string& prompt) {
-    std::string messages = "[";
-    if (!system.empty())
-        messages += fmt::format(R"({{"role": "system", "content": {}}}, )", json_string(system));
-    return messages + fmt::format(R"({{"role": "user", "content": {}}}])", json_string(prompt));
+    nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+    if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+    return messages.dump();
 }
 
 ChatPrompt prompt_tokens(const minim::Model& model, const Options& options, std::string prompt) {
@@ -153,14 +138,9 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
 
     const ChatPrompt made = prompt_tokens(model, options, std::move(text));
     const std::vector<int32_t>& prompt = made.ids;
-    minim::SessionOptions session_options;
-    session_options.max_context =
+    const uint64_t n_context =
         context_size(options, static_cast<int64_t>(prompt.size()), model.info().n_context_train);
-    session_options.n_batch = options.n_batch;
-    session_options.n_ubatch = options.n_ubatch;
-    session_options.k_format = options.k_format;
-    session_options.v_format = options.v_format;
-    minim::Session session = open_session(model, session_options, options, prompt.size());
+    minim::Session session = open_session(model, session_options(options, n_context), options, prompt.size());
 
     bool line_is_open = false;
     const auto on_token = [&](const minim_token& token) {

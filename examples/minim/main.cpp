@@ -22,7 +22,6 @@
 #include "options/help.h"
 #include "options/parse.h"
 #include "output.h"
-#include "plan.h"
 
 namespace {
 

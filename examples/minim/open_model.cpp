@@ -20,6 +20,16 @@ minim::Runtime open_runtime(const Options& options) {
     return minim::Runtime(runtime);
 }
 
+minim::SessionOptions session_options(const Options& options, uint64_t n_context) {
+    minim::SessionOptions session;
+    session.max_context = n_context;
+    session.n_batch = options.n_batch;
+    session.n_ubatch = options.n_ubatch;
+    session.k_format = options.k_format;
+    session.v_format = options.v_format;
+    return session;
+}
+
 void print_expert_caches(const minim::Model& model) {
     const std::vector<minim_device_memory> devices = model.memory();
     for (size_t i = 0; const minim_expert_cache& cache : model.expert_caches()) {

@@ -15,6 +15,9 @@ minim::Runtime open_runtime(const Options& options);
 // Opens the model. Shows the progress on a terminal.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
 
+// Returns the options of a session with a context of n_context tokens.
+minim::SessionOptions session_options(const Options& options, uint64_t n_context);
+
 // Prints statistics of the devices' caches of experts, if there are any.
 void print_expert_caches(const minim::Model& model);
 

@@ -62,13 +62,7 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
              fmt::format("the text has {} tokens, fewer than a chunk of {}", tokens.size(), chunk_tokens));
     }
 
-    minim::SessionOptions session_options;
-    session_options.max_context = chunk_tokens;
-    session_options.n_batch = options.n_batch;
-    session_options.n_ubatch = options.n_ubatch;
-    session_options.k_format = options.k_format;
-    session_options.v_format = options.v_format;
-    minim::Session session(model, session_options);
+    minim::Session session(model, session_options(options, chunk_tokens));
     const int64_t n_vocab = model.info().n_vocab;
     const bool show_progress = isatty(STDERR_FILENO) == 1;
     std::vector<float> logits;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // minim plan: plans where the weights of a checkpoint go, and how fast that is, on this or any other machine.
-#include "plan.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -9,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "minim/minim.hpp"
+#include "commands.h"
 #include "options/find_model.h"
 #include "options/open_model.h"
 #include "output.h"

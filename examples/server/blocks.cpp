@@ -22,10 +22,8 @@ std::string thought_of(const Fields& block) {
 }
 
 Json call_of(const Fields& block) {
-    return {{"id", block.required_text("id")},
-            {"type", "function"},
-            {"function",
-             {{"name", block.required_text("name")}, {"arguments", call_arguments(block.find("input"))}}}};
+    const std::string id = block.required_text("id");
+    return call_json(id, block.required_text("name"), call_arguments(block.find("input")));
 }
 
 }  // namespace

@@ -28,27 +28,20 @@ Json tool_content(const Fields& message) {
     return items;
 }
 
-Json function_call(const Fields& function) {
-    return {{"name", function.required_text("name")},
-            {"arguments", call_arguments(function.find("arguments"))}};
+Json function_call(const Fields& function, const std::string& id) {
+    return call_json(id, function.required_text("name"), call_arguments(function.find("arguments")));
 }
 
 Json read_call(const Json& value, const std::string& place) {
     const Fields call(value, place);
-    const Json* wrapped = call.object("function");
-    const Json* custom = call.object("custom");  // {"name", "input"}: a text instead of JSON
-    Json function;
-    if (custom != nullptr) {
+    const std::string id = call.text("id").value_or("");
+    if (const Json* custom = call.object("custom")) {  // {"name", "input"}: a text instead of JSON
         const Fields fields(*custom, place + ".custom");
-        function = {{"name", fields.required_text("name")},
-                    {"arguments", {{"input", fields.text("input").value_or("")}}}};
-    } else {
-        function = function_call(
-            Fields(wrapped != nullptr ? *wrapped : value, wrapped != nullptr ? place + ".function" : place));
+        const std::string name = fields.required_text("name");
+        return call_json(id, name, {{"input", fields.text("input").value_or("")}});
     }
-    Json result = {{"type", "function"}, {"function", std::move(function)}};
-    if (const auto id = call.text("id")) result["id"] = *id;
-    return result;
+    const Json* wrapped = call.object("function");
+    return function_call(wrapped != nullptr ? Fields(*wrapped, place + ".function") : call, id);
 }
 
 // Returns the reasoning of an assistant's message, from any of the fields that clients use for it.
@@ -78,8 +71,7 @@ Json read_assistant(const Fields& message) {
             calls.push_back(read_call((*given)[i], fmt::format("{}[{}]", message.place("tool_calls"), i)));
     }
     if (const Json* given = message.object("function_call"))  // before there were tool_calls
-        calls.push_back({{"type", "function"},
-                         {"function", function_call(Fields(*given, message.place("function_call")))}});
+        calls.push_back(function_call(Fields(*given, message.place("function_call")), ""));
     if (!calls.empty()) result["tool_calls"] = std::move(calls);
     return result;
 }

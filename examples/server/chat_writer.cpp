@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "error.h"
 #include "token_json.h"
 
 namespace server {
@@ -73,9 +74,7 @@ Json message_json(const Answer& answer, const AnswerForm& form) {
     const size_t n_whole = answer.calls.size() - (answer.last_call_is_cut ? 1 : 0);
     for (size_t i = 0; i < n_whole; ++i) {
         const Call& call = answer.calls[i];
-        calls.push_back({{"id", call.id},
-                         {"type", "function"},
-                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+        calls.push_back(call_json(call.id, call.name, call.arguments));
     }
     if (!calls.empty() && form.has_function_call) {
         message["function_call"] = calls.front()["function"];
@@ -144,12 +143,7 @@ std::string ChatWriter::end(std::span<const Answer>, const Usage& usage) {
 }
 
 std::string ChatWriter::error(const std::string& message) {
-    const Json body = {{"error",
-                        {{"message", message},
-                         {"type", "service_unavailable_error"},
-                         {"param", nullptr},
-                         {"code", nullptr}}}};
-    return "data: " + to_text(body) + "\n\n";
+    return "data: " + openai_error_body({503, message, "", ""}) + "\n\n";
 }
 
 std::string ChatWriter::body(std::span<const Answer> answers, const Usage& usage) const {

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "completion_writer.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "error.h"
 #include "token_json.h"
 
 namespace server {
-
-namespace {
-
-size_t characters(std::string_view text) {
-    return static_cast<size_t>(
-        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
-}  // namespace
 
 CompletionWriter::CompletionWriter(const minim::Model& model, AnswerForm form,
                                    std::vector<std::string> echoes)
@@ -72,12 +63,7 @@ std::string CompletionWriter::end(std::span<const Answer>, const Usage& usage) {
 }
 
 std::string CompletionWriter::error(const std::string& message) {
-    const Json body = {{"error",
-                        {{"message", message},
-                         {"type", "service_unavailable_error"},
-                         {"param", nullptr},
-                         {"code", nullptr}}}};
-    return "data: " + to_text(body) + "\n\n";
+    return "data: " + openai_error_body({503, message, "", ""}) + "\n\n";
 }
 
 std::string CompletionWriter::body(std::span<const Answer> answers, const Usage& usage) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "error.h"
@@ -88,6 +89,17 @@ Json parsed(std::string_view text) {
 
 std::string to_text(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json call_json(const std::string& id, const std::string& name, Json arguments) {
+    Json call = id.empty() ? Json::object() : Json{{"id", id}};
+    call["type"] = "function";
+    call["function"] = {{"name", name}, {"arguments", std::move(arguments)}};
+    return call;
+}
+
+std::string event_text(const char* type, const Json& data) {
+    return std::string("event: ") + type + "\ndata: " + to_text(data) + "\n\n";
 }
 
 void append_quoted(std::string& out, std::string_view text) {

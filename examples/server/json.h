@@ -14,6 +14,12 @@ using Json = nlohmann::ordered_json;
 // Returns compact JSON; bytes that are not UTF-8 become U+FFFD.
 std::string to_text(const Json& value);
 
+// Returns a call of a tool in OpenAI's form: {"id", "type": "function", "function": {"name", "arguments"}}; without an empty id.
+Json call_json(const std::string& id, const std::string& name, Json arguments);
+
+// Returns an event of a stream: its type and its data.
+std::string event_text(const char* type, const Json& data);
+
 // Appends `text` in quotes, with escapes; fast, for streams.
 void append_quoted(std::string& out, std::string_view text);
 

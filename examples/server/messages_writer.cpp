@@ -10,10 +10,6 @@ namespace server {
 
 namespace {
 
-std::string event(const char* type, const Json& data) {
-    return std::string("event: ") + type + "\ndata: " + to_text(data) + "\n\n";
-}
-
 Json usage_of(const Usage& usage) {
     return {{"input_tokens", usage.n_prompt - std::min(usage.n_cached, usage.n_prompt)},
             {"cache_creation_input_tokens", 0},
@@ -51,17 +47,17 @@ MessagesWriter::MessagesWriter(AnswerForm form, bool shows_thinking)
 std::string MessagesWriter::start() {
     Usage usage;
     usage.n_prompt = form_.n_prompt;
-    return event("message_start", {{"type", "message_start"},
-                                   {"message", message_json(form_, Json::array(), usage_of(usage))}});
+    return event_text("message_start", {{"type", "message_start"},
+                                        {"message", message_json(form_, Json::array(), usage_of(usage))}});
 }
 
 std::string MessagesWriter::open_block(const Json& block) {
     std::string out = close_block();
     blocks_.push_back(block);
     is_open_ = true;
-    return out +
-           event("content_block_start",
-                 {{"type", "content_block_start"}, {"index", blocks_.size() - 1}, {"content_block", block}});
+    return out + event_text("content_block_start", {{"type", "content_block_start"},
+                                                    {"index", blocks_.size() - 1},
+                                                    {"content_block", block}});
 }
 
 std::string MessagesWriter::close_block() {
@@ -76,13 +72,14 @@ std::string MessagesWriter::close_block() {
         block["input"] = Json::parse(arguments_, nullptr, false);
         arguments_.clear();
     }
-    return out + event("content_block_stop", {{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
+    return out +
+           event_text("content_block_stop", {{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
 }
 
 std::string MessagesWriter::delta(const char* type, const char* field, const std::string& text) {
-    return event("content_block_delta", {{"type", "content_block_delta"},
-                                         {"index", blocks_.size() - 1},
-                                         {"delta", {{"type", type}, {field, text}}}});
+    return event_text("content_block_delta", {{"type", "content_block_delta"},
+                                              {"index", blocks_.size() - 1},
+                                              {"delta", {{"type", type}, {field, text}}}});
 }
 
 std::string MessagesWriter::news(const News& news) {
@@ -131,18 +128,18 @@ std::string MessagesWriter::end_choice(size_t, const Answer& answer) {
 
 std::string MessagesWriter::end(std::span<const Answer> answers, const Usage& usage) {
     const Answer& answer = answers.front();
-    std::string out =
-        event("message_delta",
-              {{"type", "message_delta"},
-               {"delta", {{"stop_reason", stop_reason(answer)}, {"stop_sequence", stop_sequence(answer)}}},
-               {"usage", usage_of(usage)}});
-    out += event("message_stop", {{"type", "message_stop"}});
+    std::string out = event_text(
+        "message_delta",
+        {{"type", "message_delta"},
+         {"delta", {{"stop_reason", stop_reason(answer)}, {"stop_sequence", stop_sequence(answer)}}},
+         {"usage", usage_of(usage)}});
+    out += event_text("message_stop", {{"type", "message_stop"}});
     return out;
 }
 
 std::string MessagesWriter::error(const std::string& message) {
-    return event("error",
-                 {{"type", "error"}, {"error", {{"type", "overloaded_error"}, {"message", message}}}});
+    return event_text("error",
+                      {{"type", "error"}, {"error", {{"type", "overloaded_error"}, {"message", message}}}});
 }
 
 std::string MessagesWriter::body(std::span<const Answer> answers, const Usage& usage) {

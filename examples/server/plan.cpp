@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,22 +11,32 @@
 
 namespace server {
 
-std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
-                                        const SamplingFields& fields, const minim::Constraint* constraint,
-                                        int64_t reasoning_budget) {
-    std::vector<PlannedAnswer> answers;
+Plan::Plan(Writer w, const AnswerForm& form, const SamplingFields& fields)
+    : writer(std::move(w)),
+      stops(fields.stops),
+      stop_ids(fields.stop_ids),
+      priority(fields.priority),
+      is_stream(form.is_stream),
+      keeps_tokens(form.has_ids || form.has_logprobs),
+      wants_no_token(fields.max_tokens == 0),
+      shows_end(fields.shows_end),
+      shows_stop(fields.shows_stop) {}
+
+void add_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt, const SamplingFields& fields,
+                 const minim::Constraint* constraint, int64_t reasoning_budget, Plan& plan) {
     for (int64_t i = 0; i < fields.n_choices; ++i)
-        answers.push_back({prompt, make_sampling(fields, constraint, reasoning_budget, i)});
-    return answers;
+        plan.answers.push_back({prompt, make_sampling(fields, constraint, reasoning_budget, i)});
 }
 
-void set_sampling(const SamplingFields& fields, Plan& plan) {
-    plan.stops = fields.stops;
-    plan.stop_ids = fields.stop_ids;
-    plan.priority = fields.priority;
-    plan.wants_no_token = fields.max_tokens == 0;
-    plan.shows_end = fields.shows_end;
-    plan.shows_stop = fields.shows_stop;
+Plan plan_turn(Writer writer, const AnswerForm& form, const SamplingFields& fields,
+               const Conversation& conversation, const ChatPrompt& prompt) {
+    Plan plan(std::move(writer), form, fields);
+    add_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget, plan);
+    plan.format = prompt.format;
+    plan.shows_reasoning = conversation.shows_reasoning;
+    plan.has_one_call = !conversation.parallel_calls;
+    plan.is_remembered = !conversation.continues;
+    return plan;
 }
 
 void check_model_name(const Fields& request, const Serving& serving) {

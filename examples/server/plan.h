@@ -9,6 +9,7 @@
 
 #include "chat_writer.h"
 #include "completion_writer.h"
+#include "conversation.h"
 #include "error.h"
 #include "http_message.h"
 #include "messages_writer.h"
@@ -25,7 +26,8 @@ struct PlannedAnswer {
 };
 
 struct Plan {
-    Plan(Writer w) : writer(std::move(w)) {}
+    // `w` has been made from `form`.
+    Plan(Writer w, const AnswerForm& form, const SamplingFields& fields);
 
     std::vector<PlannedAnswer> answers;
     OutputFormat format;
@@ -47,13 +49,13 @@ struct Plan {
 // What a route returns: a whole answer at once, or a plan to generate one.
 using Prepared = std::variant<HttpResponse, Plan>;
 
-// Plans the n choices of one prompt.
-std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
-                                        const SamplingFields& fields, const minim::Constraint* constraint,
-                                        int64_t reasoning_budget);
+// Adds the n choices of one prompt.
+void add_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt, const SamplingFields& fields,
+                 const minim::Constraint* constraint, int64_t reasoning_budget, Plan& plan);
 
-// Sets what a plan takes from the sampling fields.
-void set_sampling(const SamplingFields& fields, Plan& plan);
+// Plans the answer to a conversation.
+Plan plan_turn(Writer writer, const AnswerForm& form, const SamplingFields& fields,
+               const Conversation& conversation, const ChatPrompt& prompt);
 
 // Throws ApiError 404 for a model of another name, if names are enforced. All routes that take a `model` use it.
 void check_model_name(const Fields& request, const Serving& serving);

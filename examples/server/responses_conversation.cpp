@@ -153,9 +153,7 @@ class Turns {
         Json object = std::string_view(arguments) == "input" && given != nullptr ? Json{{"input", *given}}
                                                                                  : call_arguments(given);
         begin();
-        open_["tool_calls"].push_back({{"id", id},
-                                       {"type", "function"},
-                                       {"function", {{"name", name}, {"arguments", std::move(object)}}}});
+        open_["tool_calls"].push_back(call_json(id, name, std::move(object)));
         known_.insert(id);
     }
 

@@ -31,7 +31,7 @@ ResponsesWriter::ResponsesWriter(const minim::Model& model, AnswerForm form, Jso
 std::string ResponsesWriter::event(const char* type, Json data) {
     Json whole = {{"type", type}, {"sequence_number", n_events_++}};
     whole.update(data);
-    return std::string("event: ") + type + "\ndata: " + to_text(whole) + "\n\n";
+    return event_text(type, whole);
 }
 
 Json ResponsesWriter::response(const char* status) const {

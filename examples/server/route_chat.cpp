@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/chat/completions
-#include "conversation.h"
 #include "peer_fields.h"
 #include "routes.h"
 
@@ -14,10 +13,9 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     fields.max_tokens =
         read_max_tokens(request, {"max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens"});
     fields.has_logprobs = request.boolean("logprobs").value_or(false);
-    const auto top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs);
-    if (top_logprobs.value_or(0) > 0 && !fields.has_logprobs)
+    fields.n_top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs).value_or(0);
+    if (fields.n_top_logprobs > 0 && !fields.has_logprobs)
         request.refuse("top_logprobs", "needs logprobs: true");
-    fields.n_top_logprobs = top_logprobs.value_or(0);
     const Conversation conversation = read_chat(request, serving);
     check_other_fields(request, "/v1/chat/completions");
     const ChatPrompt prompt = make_prompt(conversation, serving, ApiFamily::openai);
@@ -28,18 +26,7 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     form.has_function_call = conversation.answers_with_function_call;
     form.n_prompt = prompt.ids->size();
     if (form.has_ids) form.prompt_ids = *prompt.ids;
-    const bool is_stream = form.is_stream;
-    const bool keeps_tokens = form.has_ids || form.has_logprobs;
-    Plan plan(ChatWriter(serving.model, std::move(form), fields.n_choices));
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
-    plan.format = prompt.format;
-    set_sampling(fields, plan);
-    plan.is_stream = is_stream;
-    plan.keeps_tokens = keeps_tokens;
-    plan.shows_reasoning = conversation.shows_reasoning;
-    plan.has_one_call = !conversation.parallel_calls;
-    plan.is_remembered = !conversation.continues;
-    return plan;
+    return plan_turn(ChatWriter(serving.model, form, fields.n_choices), form, fields, conversation, prompt);
 }
 
 }  // namespace server

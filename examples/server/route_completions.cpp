@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/completions
+#include <algorithm>
+
 #include <fmt/format.h>
 
-#include "conversation.h"
 #include "peer_fields.h"
 #include "routes.h"
 
@@ -22,18 +23,7 @@ Ids tokens_of(const std::string& text, const Fields& request, const Serving& ser
 }
 
 Ids ids_of(const Json& list, const Fields& request, const Serving& serving) {
-    Ids ids;
-    ids.reserve(list.size());
-    for (const Json& value : list) {
-        if (!value.is_number_integer())
-            request.refuse("prompt", fmt::format("has {} among token ids", kind_of(value)));
-        const bool is_known = value >= 0 && value < serving.info.n_vocab;
-        if (!is_known)
-            request.refuse("prompt", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
-                                                 value.dump(), serving.info.n_vocab - 1));
-        ids.push_back(value.get<int32_t>());
-    }
-    return ids;
+    return read_ids(list, request, "prompt", "has {} among token ids", serving);
 }
 
 // Reads `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
@@ -75,9 +65,9 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     AnswerForm form = read_form(request, serving, "cmpl-");
     SamplingFields fields = read_sampling(request, serving, "stop");
     constexpr int64_t k_usual_tokens = 16;
-    fields.max_tokens = read_max_tokens(request, {"max_tokens", "n_predict", "max_new_tokens"});
-    const bool has_limit =
-        request.has("max_tokens") || request.has("n_predict") || request.has("max_new_tokens");
+    const auto limits = {"max_tokens", "n_predict", "max_new_tokens"};
+    fields.max_tokens = read_max_tokens(request, limits);
+    const bool has_limit = std::ranges::any_of(limits, [&](const char* name) { return request.has(name); });
     if (!has_limit) fields.max_tokens = k_usual_tokens;
     const auto logprobs = request.integer("logprobs", 0, k_max_top_logprobs);
     fields.has_logprobs = logprobs.has_value();
@@ -87,33 +77,24 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
         request.refuse("echo", "with logprobs is not possible: only generated tokens have log-probabilities");
     const TextRule rule = read_text_rule(request);
 
-    std::vector<PlannedAnswer> answers;
-    std::vector<std::string> echo_texts;
     std::vector<Ids> prompts = read_prompts(request, serving);
     truncate(request, serving, prompts);
     check_other_fields(request, "/v1/completions");
     const auto constraint = constraint_of(rule, /*after_reasoning=*/false, serving);
-    for (Ids& ids : prompts) {
+    std::vector<std::string> echo_texts;  // of each choice
+    for (const Ids& ids : prompts) {
         if (ids.empty()) request.refuse("prompt", "is empty");
         check_length(ids.size(), serving, "prompt", ApiFamily::openai);
         form.n_prompt += ids.size();
         const std::string echo = echoes ? serving.model.detokenize(ids).str() : "";
-        if (form.has_ids && form.prompt_ids.empty()) form.prompt_ids = ids;
-        for (auto& answer :
-             plan_choices(std::make_shared<const Ids>(std::move(ids)), fields, constraint.get(), 0)) {
-            answers.push_back(std::move(answer));
-            echo_texts.push_back(echo);
-        }
+        echo_texts.insert(echo_texts.end(), fields.n_choices, echo);
     }
+    if (form.has_ids) form.prompt_ids = prompts.front();
     form.has_logprobs = fields.has_logprobs;
-    const bool is_stream = form.is_stream;
-    const bool keeps_tokens = form.has_ids || form.has_logprobs;
-    Plan plan(CompletionWriter(serving.model, std::move(form), std::move(echo_texts)));
-    plan.answers = std::move(answers);
+    Plan plan(CompletionWriter(serving.model, form, std::move(echo_texts)), form, fields);
     plan.format.is_chat = false;
-    set_sampling(fields, plan);
-    plan.is_stream = is_stream;
-    plan.keeps_tokens = keeps_tokens;
+    for (Ids& ids : prompts)
+        add_choices(std::make_shared<const Ids>(std::move(ids)), fields, constraint.get(), 0, plan);
     return plan;
 }
 

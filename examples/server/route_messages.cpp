@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/messages and /v1/messages/count_tokens
-#include "conversation.h"
 #include "peer_fields.h"
 #include "routes.h"
 #include "thinking_fields.h"
@@ -31,16 +30,10 @@ Prepared messages(const HttpRequest& http, Serving& serving) {
     const ChatPrompt prompt = make_prompt(conversation, serving, ApiFamily::anthropic);
 
     form.n_prompt = prompt.ids->size();
-    const bool is_stream = form.is_stream;
-    Plan plan(MessagesWriter(std::move(form), shows_thinking));
+    Plan plan = plan_turn(MessagesWriter(form, shows_thinking), form, fields, conversation, prompt);
     plan.family = ApiFamily::anthropic;
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
-    plan.format = prompt.format;
     plan.format.reasoning = MINIM_REASONING_SPLIT;
-    set_sampling(fields, plan);
-    plan.is_stream = is_stream;
-    plan.has_one_call = !conversation.parallel_calls;
-    plan.is_remembered = !conversation.continues;
+    plan.shows_reasoning = true;  // the writer leaves thoughts out
     return plan;
 }
 

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "conversation.h"
 #include "routes.h"
 
 namespace server {
@@ -76,15 +75,8 @@ Prepared tokenize(const HttpRequest& http, Serving& serving) {
 Prepared detokenize(const HttpRequest& http, Serving& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
-    std::vector<int32_t> ids;
-    for (const Json& value : request.required_array("tokens")) {
-        if (!value.is_number_integer())
-            request.refuse("tokens", fmt::format("must have token ids only, not {}", kind_of(value)));
-        if (!(value >= 0 && value < serving.info.n_vocab))
-            request.refuse("tokens", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
-                                                 value.dump(), serving.info.n_vocab - 1));
-        ids.push_back(value.get<int32_t>());
-    }
+    const std::vector<int32_t> ids =
+        read_ids(request.required_array("tokens"), request, "tokens", k_ids_only, serving);
     const std::string text = serving.model.detokenize(ids).str();
     return json_response({{"content", text}, {"prompt", text}});
 }

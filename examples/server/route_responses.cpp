@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/responses
-#include "conversation.h"
 #include "peer_fields.h"
 #include "routes.h"
 
@@ -9,8 +8,7 @@ namespace server {
 namespace {
 
 void refuse_unsupported(const Fields& request) {
-    if (request.has("prompt")) request.refuse("prompt", "is not possible: nothing is stored");
-    for (const char* name : {"previous_response_id", "conversation"})
+    for (const char* name : {"prompt", "previous_response_id", "conversation"})
         if (request.has(name)) request.refuse(name, "is not possible: nothing is stored");
     if (request.boolean("background").value_or(false))
         request.refuse("background", "is not possible: nothing is stored");
@@ -41,8 +39,7 @@ SamplingFields read_responses_sampling(const Fields& request, const Serving& ser
     SamplingFields fields = read_sampling(request, serving, "stop");
     if (fields.n_choices != 1) request.refuse("n", "must be 1");
     fields.max_tokens = read_max_tokens(request, {"max_output_tokens"});
-    const auto top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs);
-    fields.n_top_logprobs = top_logprobs.value_or(0);
+    fields.n_top_logprobs = request.integer("top_logprobs", 0, k_max_top_logprobs).value_or(0);
     bool is_included = false;
     if (const Json* include = request.array("include")) {
         for (const Json& name : *include) {
@@ -68,17 +65,9 @@ Prepared responses(const HttpRequest& http, Serving& serving) {
 
     form.has_logprobs = fields.has_logprobs;
     form.n_prompt = prompt.ids->size();
-    const bool is_stream = form.is_stream;
-    Plan plan(ResponsesWriter(serving.model, std::move(form), echo_of(body)));
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
-    plan.format = prompt.format;
+    Plan plan =
+        plan_turn(ResponsesWriter(serving.model, form, echo_of(body)), form, fields, conversation, prompt);
     plan.format.reasoning = MINIM_REASONING_SPLIT;
-    set_sampling(fields, plan);
-    plan.is_stream = is_stream;
-    plan.keeps_tokens = fields.has_logprobs;
-    plan.shows_reasoning = conversation.shows_reasoning;
-    plan.has_one_call = !conversation.parallel_calls;
-    plan.is_remembered = !conversation.continues;
     return plan;
 }
 

@@ -79,29 +79,20 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
     }
 }
 
-// Reads a list of token ids.
-std::vector<int32_t> read_ids(const Fields& request, const char* name, const Serving& serving) {
-    std::vector<int32_t> ids;
+// Reads a list of distinct token ids.
+std::vector<int32_t> read_id_set(const Fields& request, const char* name, const Serving& serving) {
     const Json* list = request.array(name);
-    if (list == nullptr) return ids;
+    if (list == nullptr) return {};
     if (list->size() > static_cast<size_t>(serving.info.n_vocab))
         request.refuse(name,
                        fmt::format("has {} ids; the vocabulary has {}", list->size(), serving.info.n_vocab));
-    for (const Json& value : *list) {
-        if (!value.is_number_integer())
-            request.refuse(name, fmt::format("must have token ids only, not {}", kind_of(value)));
-        if (!(value >= 0 && value < serving.info.n_vocab))
-            request.refuse(name, fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
-                                             value.dump(), serving.info.n_vocab - 1));
-        ids.push_back(value.get<int32_t>());
-    }
-    return ids;
+    return read_ids(*list, request, name, k_ids_only, serving);
 }
 
 // Forbids all tokens but the allowed ones.
 void read_allowed_ids(const Fields& request, const Serving& serving, SamplingFields& fields) {
     if (!request.has("allowed_token_ids")) return;
-    const std::vector<int32_t> allowed = read_ids(request, "allowed_token_ids", serving);
+    const std::vector<int32_t> allowed = read_id_set(request, "allowed_token_ids", serving);
     if (allowed.empty()) request.refuse("allowed_token_ids", "is empty, so no answer is possible");
     std::vector<bool> is_allowed(serving.info.n_vocab);
     for (const int32_t id : allowed) is_allowed[id] = true;
@@ -178,6 +169,21 @@ void take_defaults(const SamplingDefaults& defaults, SamplingFields& fields, con
 
 }  // namespace
 
+std::vector<int32_t> read_ids(const Json& list, const Fields& request, const char* name,
+                              const char* not_an_id, const Serving& serving) {
+    std::vector<int32_t> ids;
+    ids.reserve(list.size());
+    for (const Json& value : list) {
+        if (!value.is_number_integer())
+            request.refuse(name, fmt::format(fmt::runtime(not_an_id), kind_of(value)));
+        if (!(value >= 0 && value < serving.info.n_vocab))
+            request.refuse(name, fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
+                                             value.dump(), serving.info.n_vocab - 1));
+        ids.push_back(value.get<int32_t>());
+    }
+    return ids;
+}
+
 std::vector<std::string> read_stops(const Fields& request, const char* name) {
     const Json* value = request.find(name);
     std::vector<std::string> stops;
@@ -221,7 +227,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
     const auto best_of = request.integer("best_of", 1, k_max_choices);
     if (best_of && *best_of != fields.n_choices) request.refuse("best_of", "must be the same as n");
     fields.stops = read_stops(request, stop);
-    fields.stop_ids = read_ids(request, "stop_token_ids", serving);
+    fields.stop_ids = read_id_set(request, "stop_token_ids", serving);
     fields.shows_stop = request.boolean("include_stop_str_in_output").value_or(false) ||
                         request.boolean("no_stop_trim").value_or(false);
     fields.priority = read_priority(request);

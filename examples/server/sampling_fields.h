@@ -59,6 +59,11 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving, cons
 // be -1 or -2: no limit.
 std::optional<int64_t> read_max_tokens(const Fields& request, std::initializer_list<const char*> names);
 
+// Returns the token ids of a list in the field `name`. `not_an_id`: the message for another kind of value, with {} for the kind.
+inline constexpr const char* k_ids_only = "must have token ids only, not {}";
+std::vector<int32_t> read_ids(const Json& list, const Fields& request, const char* name,
+                              const char* not_an_id, const Serving& serving);
+
 // Reads a text or a list of texts.
 std::vector<std::string> read_stops(const Fields& request, const char* name);
 

@@ -24,16 +24,16 @@ Json token_json(const minim::Model& model, int32_t id, float logprob) {
     return {{"token", bytes}, {"logprob", finite(logprob)}, {"bytes", std::move(numbers)}};
 }
 
-size_t characters(std::string_view text) {
-    return static_cast<size_t>(
-        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 double per_second(uint64_t count, uint64_t us) {
     return us == 0 ? 0.0 : static_cast<double>(count) * 1e6 / static_cast<double>(us);
 }
 
 }  // namespace
+
+size_t characters(std::string_view text) {
+    return static_cast<size_t>(
+        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
 
 Json chat_logprobs(const minim::Model& model, std::span<const Token> tokens) {
     Json content = Json::array();

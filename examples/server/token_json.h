@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "answer.h"
 #include "json.h"
@@ -14,6 +15,9 @@ Json chat_logprobs(const minim::Model& model, std::span<const Token> tokens);
 
 // Returns {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. Offsets count characters from `offset`, which is advanced.
 Json completion_logprobs(const minim::Model& model, std::span<const Token> tokens, size_t& offset);
+
+// Returns the number of characters of a text in UTF-8.
+size_t characters(std::string_view text);
 
 Json ids_of(std::span<const Token> tokens);
 Json usage_json(const Usage& usage);
