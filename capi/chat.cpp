@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "chat/markup.h"
 #include "handles.h"
 #include "model/chat_tokens.h"
 #include "structs.h"
@@ -21,6 +26,8 @@ chat::RenderOptions options_of(const minim_chat_params& params) {
             fail(Status::invalid, "null_content is {}; template (0) and empty (1) are known",
                  params.null_content);
     }
+    options.thinking_off = flag(params.thinking_off, "thinking_off");
+    options.continue_final_message = flag(params.continue_final_message, "continue_final_message");
     return options;
 }
 
@@ -43,6 +50,10 @@ std::vector<chat::Segment> rendered(const minim_model* model, const char* messag
     for (const std::string& name : unread)
         open.runtime->log.warning("the chat template does not use the variable '{}': it has no effect", name);
     return segments;
+}
+
+minim_chat_params given_params(const minim_chat_params* params) {
+    return params_of(params, "minim_chat_params", offsetof(minim_chat_params, thinking_off));
 }
 
 minim_chat_params params_with(const char* tools, const char* kwargs) {
@@ -89,7 +100,7 @@ minim_status minim_chat_render_with(const minim_model* model, const char* messag
                                     const minim_chat_params* params, minim_text** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        render_to(model, messages, params_of(params, "minim_chat_params"), out);
+        render_to(model, messages, given_params(params), out);
     });
 }
 
@@ -98,6 +109,21 @@ minim_status minim_chat_tokenize_with(const minim_model* model, const char* mess
                                       minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        tokenize_to(model, messages, params_of(params, "minim_chat_params"), specials, out);
+        tokenize_to(model, messages, given_params(params), specials, out);
+    });
+}
+
+minim_status minim_chat_opens_thinking(const minim_model* model, const int32_t* prompt, size_t count,
+                                       int32_t* opens, minim_error* err) {
+    return guard(err, [&] {
+        required(opens, "opens") = 0;
+        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().tokenizer();
+        std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
+        const auto think_open = tokenizer.find(chat::markup::k_think_open);
+        const auto is_space = [&](int32_t id) {
+            return std::ranges::all_of(tokenizer.token_bytes(id), chat::markup::is_space);
+        };
+        while (!ids.empty() && is_space(ids.back())) ids = ids.first(ids.size() - 1);
+        *opens = !ids.empty() && think_open == ids.back() ? 1 : 0;
     });
 }

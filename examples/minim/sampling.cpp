@@ -11,7 +11,7 @@ constexpr int32_t k_penalty_last_n = 64;  // the window of --repeat-penalty in l
 // Returns options for a constraint. If the prompt opens a block of reasoning, which may be any text, it begins after the block.
 minim::ConstraintOptions after_reasoning(bool opens_thought) {
     minim::ConstraintOptions constraint;
-    if (opens_thought) constraint.starts_after = "</think>";
+    if (opens_thought) constraint.starts_after = MINIM_THINK_END;
     return constraint;
 }
 

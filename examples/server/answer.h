@@ -25,8 +25,6 @@ struct Answer {
     std::string finish_reason;      // stop, length, tool_calls
     std::string stop_text;          // the stop text that ended the answer, or ""
     bool last_call_is_cut = false;  // its arguments are not complete JSON: it must not be executed
-    uint64_t n_generated = 0;
-    uint64_t n_reasoning = 0;
 };
 
 // Token counts and times of all answers to a request together.

@@ -12,7 +12,7 @@ constexpr size_t k_max_key_bytes = size_t{32} << 20;
 
 minim::ConstraintOptions options_of(bool after_reasoning) {
     minim::ConstraintOptions options;
-    if (after_reasoning) options.starts_after = "</think>";
+    if (after_reasoning) options.starts_after = MINIM_THINK_END;
     return options;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conversation.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -21,8 +19,7 @@ std::string kwargs_of(const Conversation& conversation, const Serving& serving) 
     Json kwargs = Json::object();
     if (!serving.options.chat_kwargs.empty()) kwargs = Json::parse(serving.options.chat_kwargs);
     if (conversation.kwargs.is_object()) kwargs.update(conversation.kwargs);
-    // Removes variables that the template does not have, which would cause a warning: make_prompt() turns thinking off without
-    // them.
+    // Removes variables that the template does not have, which would cause a warning: thinking is turned off without them.
     for (const char* name : {"enable_thinking", "thinking"})
         if (!serving.chat_template.empty() && serving.chat_template.find(name) == std::string::npos)
             kwargs.erase(name);
@@ -93,26 +90,17 @@ std::string& system_text(Conversation& conversation) {
 bool has_reasoning(const Json& message) {
     const auto it = message.find("reasoning_content");
     if (it != message.end() && it->is_string()) return true;
-    return message["content"].get_ref<const std::string&>().find("</think>") != std::string::npos;
+    return message["content"].get_ref<const std::string&>().find(MINIM_THINK_END) != std::string::npos;
 }
 
-// Closes the think block that the prompt's last tokens open, so that it is empty.
-void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
-    const minim::Tokens newline = model.tokenize("\n");
-    const bool ends_in_newline = newline.size() == 1 && !ids.empty() && ids.back() == newline[0];
-    if (ends_in_newline) ids.pop_back();
-    const minim::Tokens rest = model.tokenize(ends_in_newline ? "\n\n</think>\n\n" : "\n</think>\n\n");
-    ids.insert(ids.end(), rest.begin(), rest.end());
-}
-
-// Returns whether the prompt ends in an open think block, which the template decides: "<think>\n".
-bool opens_thought(const Conversation& conversation, const std::vector<int32_t>& ids,
-                   const Serving& serving) {
-    if (!conversation.adds_generation_prompt || conversation.continues) return false;
-    if (serving.think_begin < 0) return true;
-    const size_t n_last = std::min<size_t>(ids.size(), 2);
-    return std::find(ids.end() - static_cast<std::ptrdiff_t>(n_last), ids.end(), serving.think_begin) !=
-           ids.end();
+// Returns how the library renders the conversation.
+minim::ChatOptions chat_options(const Conversation& conversation, const Serving& serving) {
+    minim::ChatOptions options;
+    options.tools = tools_of(conversation);
+    options.kwargs = kwargs_of(conversation, serving);
+    options.thinking_off = !conversation.thinks;
+    options.continue_final_message = conversation.continues;
+    return options;
 }
 
 // Leaves only the last n tokens of a prompt; all with -1.
@@ -205,14 +193,9 @@ void check_length(size_t n_tokens, const Serving& serving, const char* field, Ap
 
 std::string render(const Conversation& conversation, const Serving& serving) {
     try {
-        std::string text = serving.model
-                               .chat_render(to_text(conversation.messages), tools_of(conversation),
-                                            kwargs_of(conversation, serving))
-                               .str();
-        if (conversation.continues) text.resize(std::min(text.rfind("[e~["), text.size()));
-        if (text.ends_with("<think>\n") && !conversation.continues && !conversation.thinks)
-            text += "\n</think>\n\n";
-        return text;
+        return serving.model
+            .chat_render_with(to_text(conversation.messages), chat_options(conversation, serving))
+            .str();
     } catch (const minim::Exception& error) {
         refuse(error, "messages");
     }
@@ -228,18 +211,12 @@ void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& convers
 std::vector<int32_t> prompt_ids(const Conversation& conversation, Serving& serving) {
     std::vector<int32_t> ids;
     try {
-        const minim::Tokens rendered =
-            serving.model.chat_tokenize(to_text(conversation.messages), tools_of(conversation),
-                                        kwargs_of(conversation, serving), MINIM_SPECIALS_TEMPLATE);
+        const minim::Tokens rendered = serving.model.chat_tokenize_with(
+            to_text(conversation.messages), chat_options(conversation, serving), MINIM_SPECIALS_TEMPLATE);
         ids = serving.turns.splice({rendered.begin(), rendered.end()});
     } catch (const minim::Exception& error) {
         refuse(error, "messages");
     }
-    if (conversation.continues) {
-        const auto end = std::find(ids.rbegin(), ids.rend(), serving.turns.end_token());
-        if (end != ids.rend()) ids.erase(std::prev(end.base()), ids.end());
-    }
-    if (opens_thought(conversation, ids, serving) && !conversation.thinks) close_thought(ids, serving.model);
     if (conversation.n_kept_tokens) keep_end(ids, *conversation.n_kept_tokens);
     return ids;
 }
@@ -274,7 +251,7 @@ ChatPrompt make_prompt(const Conversation& conversation, Serving& serving, ApiFa
         check_length(least_tokens(conversation, serving), serving, "messages", family, /*is_bound=*/true);
     std::vector<int32_t> ids = prompt_ids(conversation, serving);
     check_length(ids.size(), serving, "messages", family);
-    prompt.format.starts_in_reasoning = opens_thought(conversation, ids, serving) && conversation.thinks;
+    prompt.format.starts_in_reasoning = serving.model.chat_opens_thinking(ids);
     if (prompt.format.starts_in_reasoning)
         prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
     prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));

@@ -75,6 +75,7 @@ void Generation::ping(Clock::time_point now, Clock::duration interval) {
 // Gives calls their ids, leaves out what the client does not want, and adds the rest to the answer.
 void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
     Answer& answer = choice.answer;
+    if (!deltas.empty()) choice.is_reasoning = deltas.back().kind == Delta::Kind::reasoning;
     const size_t n_left_out = std::erase_if(deltas, [&](const Delta& delta) {
         return (delta.kind == Delta::Kind::reasoning && !plan_.shows_reasoning) ||
                (delta.kind == Delta::Kind::call && plan_.has_one_call && delta.call > 0);
@@ -84,7 +85,6 @@ void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
         if (delta.kind == Delta::Kind::reasoning) answer.reasoning += delta.text;
         if (delta.kind == Delta::Kind::content) answer.content += delta.text;
         if (delta.kind != Delta::Kind::call) continue;
-        choice.is_reasoning = false;
         if (delta.call == answer.calls.size())
             answer.calls.push_back({"call_" + random_hex(24), delta.name, ""});
         answer.calls[delta.call].arguments += delta.text;
@@ -138,8 +138,6 @@ void Generation::take_tokens(size_t index, std::span<const Token> tokens) {
     for (const Token& token : tokens) {
         text += token.text;
         choice.ids.push_back(token.id);
-        if (choice.is_reasoning && token.id == tools_.serving.think_end) choice.is_reasoning = false;
-        if (choice.is_reasoning) ++choice.answer.n_reasoning;
     }
     tools_.metrics.n_generated += tokens.size();
     News news;
@@ -179,7 +177,6 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     if (is_stop && end.state.stop_text >= 0) answer.stop_text = plan_.stops.at(end.state.stop_text);
     answer.last_call_is_cut = answer.finish_reason != "tool_calls" && !answer.calls.empty() &&
                               !Json::accept(answer.calls.back().arguments);
-    answer.n_generated = end.state.n_generated;
 
     const double queue_seconds =
         static_cast<double>(end.state.queue_us + static_cast<uint64_t>(end.waited_us)) * 1e-6;
@@ -191,7 +188,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     if (index == 0 || choice.job->prompt != choices_[index - 1].job->prompt)
         usage_.n_cached += end.state.n_cached;
     usage_.n_generated += end.state.n_generated;
-    usage_.n_reasoning += answer.n_reasoning;
+    usage_.n_reasoning += end.state.n_reasoning;
     usage_.prompt_us = std::max(usage_.prompt_us, end.state.prompt_us);
     usage_.generate_us = std::max(usage_.generate_us, end.state.generate_us);
     // A turn without reasoning is not remembered: it would also replace turns whose reasoning the template leaves out.
@@ -211,9 +208,7 @@ void Generation::remember(const Choice& choice) {
     if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
     std::vector<std::string> call_ids;
     for (const Call& call : answer.calls) {
-        message["tool_calls"].push_back({{"id", call.id},
-                                         {"type", "function"},
-                                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+        message["tool_calls"].push_back(call_json(call.id, call.name, call.arguments));
         call_ids.push_back(call.id);
     }
     tools_.workers.post_first([&serving = tools_.serving, message = std::move(message),

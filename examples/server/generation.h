@@ -41,7 +41,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         std::optional<OutputReader> reader;
         Answer answer;
         std::vector<int32_t> ids;
-        bool is_reasoning = false;
+        bool is_reasoning = false;   // so far
         std::vector<Token> pending;  // tokens that wait for text: they may belong to a stop text
         bool has_ended = false;
         bool is_whole = true;  // the client gets the complete generated text

@@ -101,12 +101,6 @@ int64_t now_in_seconds() {
         .count();
 }
 
-// Returns the id of a text that is one token, or -1.
-int32_t token_of(const minim::Model& model, const char* text) {
-    const minim::Tokens tokens = model.tokenize(text);
-    return tokens.size() == 1 ? tokens[0] : -1;
-}
-
 // Returns the length of the longest token's text, at least 1.
 size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
     size_t longest = 1;
@@ -128,8 +122,6 @@ Serving::Serving(const Options& o)
                                                   : options.chat_template),
       recommended(model.checkpoint().recommended_sampling()),
       sampling(complete(options.sampling, recommended)),
-      think_begin(token_of(model, "<think>")),
-      think_end(token_of(model, "</think>")),
       longest_token(longest_token_of(model, info.n_vocab)),
       engine(open_engine(model, options)),
       n_context(static_cast<int64_t>(engine.state().max_context)),

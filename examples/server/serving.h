@@ -25,8 +25,6 @@ struct Serving {
     const std::string chat_template;               // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
-    const int32_t think_begin;                     // the id of <think>, or -1
-    const int32_t think_end;                       // the id of </think>, or -1
     const size_t longest_token;                    // bytes of the longest token's text
     minim::Engine engine;
     const int64_t n_context;  // tokens of one request, as the engine has taken them

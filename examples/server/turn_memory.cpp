@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
+#include <span>
 
 namespace server {
 
 namespace {
 
-std::string bytes_of(const int32_t* ids, size_t count) {
-    return {reinterpret_cast<const char*>(ids), count * sizeof(int32_t)};
+std::string bytes_of(std::span<const int32_t> ids) {
+    return {reinterpret_cast<const char*>(ids.data()), ids.size_bytes()};
 }
 
 void append_ids(std::vector<int32_t>& ids, const std::string& bytes) {
@@ -19,10 +19,25 @@ void append_ids(std::vector<int32_t>& ids, const std::string& bytes) {
     std::memcpy(ids.data() + size, bytes.data(), bytes.size());
 }
 
-// Returns the id of a text that is one token; -1 if it is not.
-int32_t single_token(const minim::Model& model, std::string_view text) {
-    const minim::Tokens tokens = model.tokenize(text);
-    return tokens.size() == 1 ? tokens[0] : -1;
+// Returns the token that ends a turn: the first one that the prompt lacks if its last message is to go on. -1: there is none.
+int32_t end_of_turn(const minim::Model& model) {
+    const std::string messages = R"([{"role":"user","content":"x"},{"role":"assistant","content":"x"}])";
+    minim::ChatOptions options;
+    options.kwargs = R"({"add_generation_prompt":false})";
+    try {
+        const minim::Tokens whole = model.chat_tokenize_with(messages, options, MINIM_SPECIALS_TEMPLATE);
+        options.continue_final_message = true;
+        const size_t n_open = model.chat_tokenize_with(messages, options, MINIM_SPECIALS_TEMPLATE).size();
+        return n_open < whole.size() ? whole[n_open] : -1;
+    } catch (const minim::Exception&) {  // the checkpoint has no template
+        return -1;
+    }
+}
+
+// Returns the ids after the last token `id`, and all if there is none.
+std::span<const int32_t> after_last(std::span<const int32_t> ids, int32_t id) {
+    const auto last = std::find(ids.rbegin(), ids.rend(), id).base();
+    return ids.subspan(last - ids.begin());
 }
 
 // Returns the part of a call's id after the prefix, which depends on the API ("call_" or "toolu_").
@@ -55,45 +70,38 @@ const std::string* RecentTexts::find(const std::string& key) {
     return &it->second->second;
 }
 
-TurnMemory::TurnMemory(const minim::Model& model)
-    : model_(model), role_(single_token(model, "]~b]")), end_(single_token(model, "[e~[")) {}
+TurnMemory::TurnMemory(const minim::Model& model) : model_(model), end_(end_of_turn(model)) {}
 
 void TurnMemory::remember(const Json& message, const std::vector<int32_t>& prompt,
                           const std::vector<int32_t>& generated) {
-    if (role_ < 0 || end_ < 0) return;
+    if (end_ < 0) return;
     const Json messages = Json::array({Json{{"role", "user"}, {"content", "x"}}, message});
     const minim::Tokens rendered = model_.chat_tokenize(
         to_text(messages), {}, R"({"add_generation_prompt":false})", MINIM_SPECIALS_TEMPLATE);
-    const auto last = [](const int32_t* begin, const int32_t* end, int32_t id) {
-        return std::find(std::make_reverse_iterator(end), std::make_reverse_iterator(begin), id).base();
-    };
-    const int32_t* turn = last(rendered.begin(), rendered.end(), role_);
-    const int32_t* turn_end = std::find(turn, rendered.end(), end_);
-    const int32_t* header = last(prompt.data(), prompt.data() + prompt.size(), role_);
-    const int64_t header_size = prompt.data() + prompt.size() - header;
-    const std::string key = bytes_of(turn, turn_end - turn);
-    std::string value = bytes_of(header, header_size) + bytes_of(generated.data(), generated.size());
+    std::span<const int32_t> turn(rendered.data(), rendered.size());
+    turn = turn.first(turn.size() - after_last(turn, end_).size());
+    if (turn.empty()) return;
+    const std::string key = bytes_of(after_last(turn.first(turn.size() - 1), end_));
+    std::string value = bytes_of(after_last(prompt, end_)) + bytes_of(generated);
     if (key == value) return;
     const std::lock_guard lock(mutex_);
     turns_.put(key, std::move(value));
 }
 
 std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
-    if (role_ < 0 || end_ < 0) return prompt;
+    if (end_ < 0) return prompt;
     const std::lock_guard lock(mutex_);
     std::vector<int32_t> result;
     result.reserve(prompt.size());
-    for (auto it = prompt.begin(); it != prompt.end();) {
-        result.push_back(*it);
-        if (*it++ != role_) continue;
-        const auto end =
-            std::find_if(it, prompt.end(), [&](int32_t id) { return id == end_ || id == role_; });
-        if (end == prompt.end() || *end != end_) continue;
-        const std::string key = bytes_of(&*it, end - it);
-        if (const std::string* generated = turns_.find(key)) {
+    for (auto begin = prompt.begin(); begin != prompt.end();) {
+        const auto end = std::find(begin, prompt.end(), end_);
+        if (const std::string* generated = turns_.find(bytes_of({begin, end}))) {
             append_ids(result, *generated);
-            it = end;
+        } else {
+            result.insert(result.end(), begin, end);
         }
+        if (end != prompt.end()) result.push_back(end_);
+        begin = end == prompt.end() ? end : end + 1;
     }
     return result;
 }

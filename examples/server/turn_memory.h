@@ -47,13 +47,10 @@ class TurnMemory {
     // Returns the prompt with the generated ids in the place of remembered turns.
     std::vector<int32_t> splice(const std::vector<int32_t>& prompt);
 
-    int32_t end_token() const { return end_; }
-
   private:
     const minim::Model& model_;
+    const int32_t end_;  // the token that ends a turn, or -1
     std::mutex mutex_;   // protects turns_
-    int32_t role_ = -1;  // "]~b]", which begins a turn
-    int32_t end_ = -1;   // "[e~[", which ends it
     RecentTexts turns_{size_t{32} << 20};
 };
 

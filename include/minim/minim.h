@@ -939,9 +939,15 @@ typedef struct minim_chat_params {
     /* One of a checkpoint that has several; NULL: "tool_use" if there are tools and it exists, else
        "default" */
     const char* template_name;
+    /* 1: a think block that the prompt opens at its end is closed, so that the answer begins with its
+       content. The models were not trained for it. It needs no variable of the template. */
+    int32_t thinking_off;
+    /* 1: the answer continues the last message, which must be the assistant's: the prompt ends where the
+       text of that message does, and add_generation_prompt is false. */
+    int32_t continue_final_message;
 } minim_chat_params;
 /* clang-format off */
-#define MINIM_CHAT_PARAMS_INIT { sizeof(minim_chat_params), 0, 0, 0, NULL, NULL, NULL }
+#define MINIM_CHAT_PARAMS_INIT { sizeof(minim_chat_params), 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 /* clang-format on */
 
 /* The same as minim_chat_render and minim_chat_tokenize, with more options; `params` may be NULL. Errors:
@@ -955,7 +961,15 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize_with(const minim_mod
                                                                  int32_t specials, minim_tokens** out,
                                                                  minim_error* err);
 
+/* Sets *opens to 1 if a prompt ends in an open think block ("<think>", and white space), so that the answer
+ * begins with reasoning, else to 0: for minim_output_parser_params and the starts_after of a constraint. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_opens_thinking(const minim_model* model,
+                                                                  const int32_t* prompt, size_t count,
+                                                                  int32_t* opens, minim_error* err);
+
 /* ---------------------------------------------------------------------------------------- model output */
+
+#define MINIM_THINK_END "</think>" /* the token that ends reasoning */
 
 /* The form in which reasoning (the text up to "</think>") is returned. */
 enum minim_reasoning {

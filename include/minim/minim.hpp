@@ -411,6 +411,8 @@ struct ChatOptions {
     std::string kwargs;
     std::string template_name;
     bool null_content_is_empty = false;
+    bool thinking_off = false;
+    bool continue_final_message = false;
 
     // Valid as long as this object is unchanged.
     minim_chat_params params() const noexcept {
@@ -419,6 +421,8 @@ struct ChatOptions {
         params.tools = detail::text_or_null(tools);
         params.kwargs = detail::text_or_null(kwargs);
         params.template_name = detail::text_or_null(template_name);
+        params.thinking_off = thinking_off ? 1 : 0;
+        params.continue_final_message = continue_final_message ? 1 : 0;
         return params;
     }
 };
@@ -579,6 +583,15 @@ class Model {
                                        detail::text_or_null(kwargs), specials, &tokens, error);
         });
         return Tokens(tokens);
+    }
+
+    // Returns whether the prompt ends in an open think block.
+    bool chat_opens_thinking(const std::vector<int32_t>& prompt) const {
+        int32_t opens = 0;
+        detail::check([&](minim_error* error) {
+            return minim_chat_opens_thinking(handle_.get(), prompt.data(), prompt.size(), &opens, error);
+        });
+        return opens != 0;
     }
 
     minim_model* get() const noexcept { return handle_.get(); }

@@ -22,4 +22,10 @@ constexpr bool is_space(char c) noexcept {
     return k_space.find(c) != std::string_view::npos;
 }
 
+// Returns whether a prompt ends in an open think block: in its tag, or in the tag and white space.
+constexpr bool opens_thinking(std::string_view prompt) noexcept {
+    while (!prompt.empty() && is_space(prompt.back())) prompt.remove_suffix(1);
+    return prompt.ends_with(k_think_open);
+}
+
 }  // namespace minim::chat::markup

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat/render.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/json.h"
 #include "chat/conversation.h"
 #include "chat/jinja_interpreter.h"
+#include "chat/markup.h"
 #include "chat/python_text.h"
 
 namespace minim::chat {
@@ -65,6 +67,37 @@ void check_all_read(const Value& messages, const jinja::Value& given) {
     }
 }
 
+void check_can_continue(const Value& messages, const Value& kwargs) {
+    if (messages.items.empty() || role_of(messages.items.back()) != "assistant")
+        fail(Status::invalid, "continue_final_message: the last message is not the assistant's");
+    const Value* adds_prompt = find(&kwargs, "add_generation_prompt");
+    if (adds_prompt != nullptr && adds_prompt->boolean)
+        fail(Status::invalid, "continue_final_message and add_generation_prompt exclude each other");
+}
+
+// Removes the end of the last message: the token that ends a turn, and what follows it.
+void remove_end_of_turn(const Template& chat_template, std::vector<Segment>& segments) {
+    const auto& specials = chat_template.special_tokens;
+    const auto end = std::ranges::find(specials, "eos_token", &std::pair<std::string, std::string>::first);
+    if (end == specials.end() || end->second.empty()) return;
+    for (size_t i = segments.size(); i > 0; --i) {
+        Segment& segment = segments[i - 1];
+        const size_t at = segment.is_user_text ? std::string::npos : segment.text.rfind(end->second);
+        if (at == std::string::npos) continue;
+        segment.text.resize(at);
+        segments.resize(at > 0 ? i : i - 1);
+        return;
+    }
+}
+
+// Closes the think block that the template opens at the end of the prompt, so that it is empty.
+void close_thinking(std::vector<Segment>& segments) {
+    if (segments.empty() || segments.back().is_user_text) return;
+    std::string& text = segments.back().text;
+    if (!markup::opens_thinking(text)) return;
+    text.append("\n").append(markup::k_think_close).append("\n\n");
+}
+
 jinja::Variables variables_of(const Template& chat_template, const Value& kwargs, const Value& tools,
                               const jinja::Value& messages, const RenderOptions& options) {
     jinja::Variables variables;
@@ -80,7 +113,8 @@ jinja::Variables variables_of(const Template& chat_template, const Value& kwargs
     add("messages", messages);
     add("tools", jinja::from_json(tools));
     add("documents", jinja::none());
-    add("add_generation_prompt", jinja::boolean(options.add_generation_prompt));
+    add("add_generation_prompt",
+        jinja::boolean(options.add_generation_prompt && !options.continue_final_message));
     for (const auto& [name, token] : chat_template.special_tokens) add(name, jinja::text(token));
     return variables;
 }
@@ -101,6 +135,7 @@ std::vector<Segment> render(const Template& chat_template, std::string_view mess
     const Value kwargs = parse_optional(kwargs_json, "template variables", Value::Kind::object);
     normalise_messages(messages, options.null_content_is_empty);
     normalise_tools(tools);
+    if (options.continue_final_message) check_can_continue(messages, kwargs);
     if (options.unread_variables != nullptr) list_unread(chat_template, kwargs, *options.unread_variables);
 
     const jinja::Value given = jinja::from_json(messages);
@@ -114,6 +149,8 @@ std::vector<Segment> render(const Template& chat_template, std::string_view mess
     prompt.for_each_run([&](std::string_view text, bool is_user) {
         segments.push_back({std::string(text), is_user});
     });
+    if (options.continue_final_message) remove_end_of_turn(chat_template, segments);
+    if (options.thinking_off) close_thinking(segments);
     return segments;
 }
 

@@ -23,6 +23,9 @@ struct Segment {
 struct RenderOptions {
     bool add_generation_prompt = true;   // the variable of that name
     bool null_content_is_empty = false;  // content that is null or missing becomes an empty text, not "None"
+    bool thinking_off = false;           // a think block that the prompt opens at its end is closed
+    // The prompt ends inside the last message, which must be the assistant's, and no generation prompt is added.
+    bool continue_final_message = false;
     // Set to the names of variables in kwargs_json that the template does not read.
     std::vector<std::string>* unread_variables = nullptr;
 };
@@ -33,7 +36,7 @@ struct RenderOptions {
 //
 // Neighbouring segments differ in kind and none is empty. Throws Status::invalid for malformed JSON, if the template
 // raises an exception or fails, and for a message of which the template reads only the role: it would be lost
-// silently. Throws Status::unsupported for features that the interpreter of templates does not have.
+// silently, or for a last message that cannot go on. Throws Status::unsupported for features that the interpreter of templates does not have.
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options);

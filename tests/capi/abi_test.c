@@ -437,6 +437,51 @@ static void test_chat_params(minim_model* model) {
     CHECK_FAILS(minim_chat_render_with(model, messages, &params, &text, &err), MINIM_E_NOT_FOUND);
 }
 
+/* Returns whether the prompt of `messages` opens a think block. */
+static int32_t opens_thinking(minim_model* model, const char* messages, const minim_chat_params* params) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_tokens* tokens = NULL;
+    int32_t opens = -1;
+    CHECK_OK(minim_chat_tokenize_with(model, messages, params, MINIM_SPECIALS_TEMPLATE, &tokens, &err));
+    CHECK_OK(minim_chat_opens_thinking(model, minim_tokens_data(tokens), minim_tokens_count(tokens), &opens,
+                                       &err));
+    minim_tokens_free(tokens);
+    return opens;
+}
+
+static void test_thinking_and_continued_messages(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_chat_params params = MINIM_CHAT_PARAMS_INIT;
+    minim_text* text = NULL;
+    int32_t opens = -1;
+    const char* question = "[{\"role\": \"user\", \"content\": \"Hi <think>\"}]";
+    const char* begun =
+        "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"One, two\"}]";
+
+    CHECK(opens_thinking(model, question, &params) == 1);
+    params.thinking_off = 1;
+    CHECK(opens_thinking(model, question, &params) == 0);
+    CHECK_OK(minim_chat_render_with(model, question, &params, &text, &err));
+    CHECK(strstr(minim_text_data(text), "]~b]ai\n<think>\n\n</think>\n\n") != NULL);
+    minim_text_free(text);
+    params.thinking_off = 0;
+    params.kwargs = "{\"add_generation_prompt\": false}";
+    CHECK(opens_thinking(model, question, &params) == 0); /* the user's text opens none */
+    params.kwargs = NULL;
+    params.continue_final_message = 1;
+    CHECK(opens_thinking(model, begun, &params) == 0);
+    CHECK_OK(minim_chat_render_with(model, begun, &params, &text, &err));
+    CHECK(strcmp(minim_text_data(text) + strlen(minim_text_data(text)) - 8, "One, two") == 0);
+    minim_text_free(text);
+    CHECK_FAILS(minim_chat_render_with(model, question, &params, &text, &err), MINIM_E_INVALID);
+    params.kwargs = "{\"add_generation_prompt\": true}";
+    CHECK_FAILS(minim_chat_render_with(model, begun, &params, &text, &err), MINIM_E_INVALID);
+    params.continue_final_message = 2;
+    CHECK_FAILS(minim_chat_render_with(model, begun, &params, &text, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_chat_opens_thinking(model, NULL, 1, &opens, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_chat_opens_thinking(model, NULL, 0, NULL, &err), MINIM_E_INVALID);
+}
+
 static void test_constraints(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
@@ -1382,6 +1427,7 @@ int main(int argc, char** argv) {
     test_output_deltas();
     test_whole_output();
     test_chat_params(model);
+    test_thinking_and_continued_messages(model);
     test_constraints(model);
     test_constraint_matches(model);
     test_numbers(model);

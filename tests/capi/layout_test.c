@@ -220,7 +220,9 @@ FIELD(minim_chat_params, reserved, 12);
 FIELD(minim_chat_params, tools, 16);
 FIELD(minim_chat_params, kwargs, 24);
 FIELD(minim_chat_params, template_name, 32);
-SIZE(minim_chat_params, 40);
+FIELD(minim_chat_params, thinking_off, 40);
+FIELD(minim_chat_params, continue_final_message, 44);
+SIZE(minim_chat_params, 48);
 
 FIELD(minim_constraint_params, flags, 4);
 FIELD(minim_constraint_params, starts_after, 8);

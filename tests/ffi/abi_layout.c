@@ -192,6 +192,8 @@ int main(void) {
     FIELD(minim_chat_params, tools);
     FIELD(minim_chat_params, kwargs);
     FIELD(minim_chat_params, template_name);
+    FIELD(minim_chat_params, thinking_off);
+    FIELD(minim_chat_params, continue_final_message);
     STRUCT(minim_output_parser_params);
     FIELD(minim_output_parser_params, size);
     FIELD(minim_output_parser_params, flags);

@@ -686,12 +686,17 @@ class Model(abi.Handle):
         kwargs=None,
         null_content="template",
         template=None,
+        thinking=True,
+        continue_final_message=False,
     ):
         """Renders the prompt for a conversation as text. kwargs: variables of the template, add_generation_prompt among them.
         `null_content`: render a message without content as the "template" does (None), or as "empty" text. `template`: the name
-        of one of the checkpoint's templates.
+        of one of the checkpoint's templates. thinking=False closes the think block that the prompt opens.
+        continue_final_message: the answer continues the last message, the assistant's; no generation prompt is added.
         """
-        params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
+        params = _chat_params(
+            tools, add_generation_prompt, kwargs, null_content, template, thinking, continue_final_message
+        )
         text = self._out(abi.take_text, "chat_render_with", _json(messages), c.byref(params))
         return text.decode("utf-8", "replace")
 
@@ -704,10 +709,14 @@ class Model(abi.Handle):
         special="safe",
         null_content="template",
         template=None,
+        thinking=True,
+        continue_final_message=False,
     ):
         """Renders the prompt for a conversation as ids. "safe": no message can forge the control tokens of the template;
         "template": nor any other added token, such as <think>."""
-        params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
+        params = _chat_params(
+            tools, add_generation_prompt, kwargs, null_content, template, thinking, continue_final_message
+        )
         specials = _choice({**_SPECIALS, "template": 3}, special, "special")
         return self._out(abi.take_tokens, "chat_tokenize_with", _json(messages), c.byref(params), specials)
 
@@ -1005,12 +1014,17 @@ class Decoder(_ModelPart):
 _NULL_CONTENT = {"template": 0, "empty": 1}
 
 
-def _chat_params(tools, add_generation_prompt, kwargs, null_content, template):
+def _chat_params(
+    tools, add_generation_prompt, kwargs, null_content, template, thinking, continue_final_message
+):
+    add_generation_prompt = add_generation_prompt and not continue_final_message
     return abi.ChatParams(
         null_content=_choice(_NULL_CONTENT, null_content, "null_content"),
         tools=_json(tools),
         kwargs=_json({"add_generation_prompt": add_generation_prompt, **(kwargs or {})}),
         template_name=None if template is None else _zero_terminated(template, "the template"),
+        thinking_off=int(not thinking),
+        continue_final_message=int(continue_final_message),
     )
 
 

@@ -544,13 +544,15 @@ pub struct minim_chat_params {
     pub tools: *const c_char,
     pub kwargs: *const c_char,
     pub template_name: *const c_char,
+    pub thinking_off: i32,
+    pub continue_final_message: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_chat_params>() == 40);
+const _: () = assert!(core::mem::size_of::<minim_chat_params>() == 48);
 impl Default for minim_chat_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 40, ..zeros }
+        Self { size: 48, ..zeros }
     }
 }
 
@@ -833,7 +835,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_layer_devices", 12, &[("size", 0), ("device", 4), ("experts", 8)]),
     ("minim_expert_cache", 56, &[("size", 0), ("reserved", 4), ("n_places", 8), ("n_hits", 16), ("n_misses", 24), ("n_moves", 32), ("bytes", 40), ("moved_bytes", 48)]),
     ("minim_node_memory", 32, &[("size", 0), ("node", 4), ("n_threads", 8), ("n_threads_decode", 12), ("wanted_bytes", 16), ("weight_bytes", 24)]),
-    ("minim_chat_params", 40, &[("size", 0), ("flags", 4), ("null_content", 8), ("reserved", 12), ("tools", 16), ("kwargs", 24), ("template_name", 32)]),
+    ("minim_chat_params", 48, &[("size", 0), ("flags", 4), ("null_content", 8), ("reserved", 12), ("tools", 16), ("kwargs", 24), ("template_name", 32), ("thinking_off", 40), ("continue_final_message", 44)]),
     ("minim_output_parser_params", 24, &[("size", 0), ("flags", 4), ("reasoning", 8), ("starts_in_content", 12), ("tools", 16)]),
     ("minim_output_delta", 48, &[("size", 0), ("kind", 4), ("index", 8), ("reserved", 12), ("name", 16), ("name_length", 24), ("text", 32), ("length", 40)]),
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
@@ -916,6 +918,7 @@ extern "C" {
     pub fn minim_chat_render(model: *const minim_model, messages: *const c_char, tools: *const c_char, kwargs: *const c_char, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_render_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_tokenize_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
+    pub fn minim_chat_opens_thinking(model: *const minim_model, prompt: *const i32, count: usize, opens: *mut i32, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_create(params: *const minim_output_parser_params, out: *mut *mut minim_output_parser, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_feed(parser: *mut minim_output_parser, text: *const c_char, length: usize, n_deltas: *mut usize, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_finish(parser: *mut minim_output_parser, finish: i32, n_deltas: *mut usize, finish_reason: *mut i32, err: *mut minim_error) -> minim_status;

@@ -67,6 +67,10 @@ pub struct ChatOptions<'a> {
     pub template: Option<&'a str>,
     /// Render a message without content as one with empty text.
     pub null_content_is_empty: bool,
+    /// Close the think block that the prompt opens.
+    pub thinking_off: bool,
+    /// The answer continues the last message, the assistant's.
+    pub continue_final_message: bool,
 }
 
 impl ChatOptions<'_> {
@@ -79,6 +83,8 @@ impl ChatOptions<'_> {
             tools: pointer_or_null(&tools),
             kwargs: pointer_or_null(&kwargs),
             template_name: pointer_or_null(&template),
+            thinking_off: i32::from(self.thinking_off),
+            continue_final_message: i32::from(self.continue_final_message),
             ..Default::default()
         };
         call(&params)
