@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "http_message.h"
+#include "http/http_message.h"
 
 namespace server {
 

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "../memory_text.h"
-#include "event_loop.h"
+#include "http/event_loop.h"
 #include "options.h"
 #include "options/parse.h"
 #include "request_log.h"

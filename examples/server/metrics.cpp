@@ -71,7 +71,7 @@ Metrics::Metrics(const std::string& model_name)
       prompt_tokens(tokens()),
       generated_tokens(tokens()) {}
 
-std::string Metrics::text(const std::string& prefix, const Scheduler& scheduler,
+std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
                           const minim_engine_state& engine) const {
     std::string out;
     const auto write_value = [&](const std::string& name, const char* type, const char* help, double value) {
@@ -84,9 +84,9 @@ std::string Metrics::text(const std::string& prefix, const Scheduler& scheduler,
     };
     const double n_pages = static_cast<double>(std::max<uint64_t>(engine.n_pages, 1));
     write_value(prefix + "num_requests_running", "gauge", "Answers under way",
-                static_cast<double>(scheduler.n_running()));
+                static_cast<double>(jobs.n_running()));
     write_value(prefix + "num_requests_waiting", "gauge", "Answers that wait for a slot",
-                static_cast<double>(scheduler.n_waiting()));
+                static_cast<double>(jobs.n_waiting()));
     write_value(
         prefix + "kv_cache_usage_perc", "gauge", "Share of the KV cache in use by requests, 0 to 1",
         static_cast<double>(engine.n_pages_held - std::min(engine.n_pages_cached, engine.n_pages_held)) /

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "answer.h"
-#include "scheduler.h"
+#include "job_queue.h"
+#include "reply_parts.h"
 
 namespace server {
 
@@ -31,8 +31,7 @@ class Histogram {
 
 struct Metrics {
     explicit Metrics(const std::string& model_name);
-    std::string text(const std::string& prefix, const Scheduler& scheduler,
-                     const minim_engine_state& engine) const;
+    std::string text(const std::string& prefix, const JobQueue& jobs, const minim_engine_state& engine) const;
 
     const std::string label;  // of every sample: model_name="..."
 

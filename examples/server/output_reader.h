@@ -18,7 +18,7 @@ struct Delta {
     size_t call = 0;           // which call, from 0
     std::string name;          // of the function, in the first delta of a call
     std::string text;          // reasoning, content, or a fragment of the arguments
-    std::string call_id = {};  // Generation sets it
+    std::string call_id = {};  // Reply sets it
 };
 
 struct OutputFormat {

@@ -11,7 +11,7 @@
 
 namespace server {
 
-Plan::Plan(Writer w, const AnswerForm& form, const SamplingFields& fields)
+Plan::Plan(Writer w, const ReplyForm& form, const SamplingFields& fields)
     : writer(std::move(w)),
       stops(fields.stops),
       stop_ids(fields.stop_ids),
@@ -28,14 +28,14 @@ void add_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt, cons
         plan.answers.push_back({prompt, make_sampling(fields, constraint, reasoning_budget, i)});
 }
 
-Plan plan_turn(Writer writer, const AnswerForm& form, const SamplingFields& fields,
-               const Conversation& conversation, const ChatPrompt& prompt) {
+Plan plan_turn(Writer writer, const ReplyForm& form, const SamplingFields& fields, const Turn& turn,
+               const ChatPrompt& prompt) {
     Plan plan(std::move(writer), form, fields);
     add_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget, plan);
     plan.format = prompt.format;
-    plan.shows_reasoning = conversation.shows_reasoning;
-    plan.has_one_call = !conversation.parallel_calls;
-    plan.is_remembered = !conversation.continues;
+    plan.shows_reasoning = turn.shows_reasoning;
+    plan.has_one_call = !turn.parallel_calls;
+    plan.is_remembered = !turn.continues;
     return plan;
 }
 
@@ -51,9 +51,9 @@ void check_model_name(const Fields& request, const Serving& serving) {
                    "model", "model_not_found"};
 }
 
-AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix) {
+ReplyForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix) {
     check_model_name(request, serving);
-    AnswerForm form;
+    ReplyForm form;
     form.id = id_prefix + random_hex(24);
     form.model = request.text("model").value_or(serving.name);
     const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -7,29 +7,29 @@
 #include <variant>
 #include <vector>
 
-#include "chat_writer.h"
-#include "completion_writer.h"
-#include "conversation.h"
+#include "anthropic/messages_writer.h"
 #include "error.h"
-#include "http_message.h"
-#include "messages_writer.h"
-#include "responses_writer.h"
+#include "http/http_message.h"
+#include "openai/chat_writer.h"
+#include "openai/completion_writer.h"
+#include "openai/responses_writer.h"
 #include "sampling_fields.h"
+#include "turn.h"
 
 namespace server {
 
 using Writer = std::variant<ChatWriter, CompletionWriter, MessagesWriter, ResponsesWriter>;
 
-struct PlannedAnswer {
+struct PlannedChoice {
     std::shared_ptr<const std::vector<int32_t>> prompt;
     minim::Sampling sampling;
 };
 
 struct Plan {
     // `w` has been made from `form`.
-    Plan(Writer w, const AnswerForm& form, const SamplingFields& fields);
+    Plan(Writer w, const ReplyForm& form, const SamplingFields& fields);
 
-    std::vector<PlannedAnswer> answers;
+    std::vector<PlannedChoice> answers;
     OutputFormat format;
     Writer writer;
     ApiFamily family = ApiFamily::openai;
@@ -54,13 +54,13 @@ void add_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt, cons
                  const minim::Constraint* constraint, int64_t reasoning_budget, Plan& plan);
 
 // Plans the answer to a conversation.
-Plan plan_turn(Writer writer, const AnswerForm& form, const SamplingFields& fields,
-               const Conversation& conversation, const ChatPrompt& prompt);
+Plan plan_turn(Writer writer, const ReplyForm& form, const SamplingFields& fields, const Turn& turn,
+               const ChatPrompt& prompt);
 
 // Throws ApiError 404 for a model of another name, if names are enforced. All routes that take a `model` use it.
 void check_model_name(const Fields& request, const Serving& serving);
 
 // Reads the fields that decide the form of the answer: `stream`, `stream_options`, `model`, `return_token_ids`.
-AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
+ReplyForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
 
 }  // namespace server

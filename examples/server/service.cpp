@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "auth.h"
 #include "chat_page.h"
+#include "http/auth.h"
 #include "request_log.h"
 #include "routes.h"
 
@@ -96,7 +96,7 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving&
 Service::Service(EventLoop& loop, Serving& serving)
     : loop_(loop),
       serving_(serving),
-      scheduler_(loop, serving.engine, serving.n_slots, serving.options.n_queue),
+      jobs_(loop, serving.engine, serving.n_slots, serving.options.n_queue),
       metrics_(serving.name),
       hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_keys.empty()),
       http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
@@ -183,14 +183,13 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
         return finish(*exchange, path, arrived, "");
     }
     if (exchange->is_gone()) return finish(*exchange, path, arrived, "");
-    const auto generation =
-        std::make_shared<Generation>(Generation::Tools{serving_, scheduler_, workers_, metrics_}, exchange,
-                                     std::move(std::get<Plan>(prepared)), arrived);
-    generations_.insert(generation);
-    generation->start([this, weak = std::weak_ptr(generation), exchange, path, arrived] {
+    const auto reply = std::make_shared<Reply>(Reply::Tools{serving_, jobs_, workers_, metrics_}, exchange,
+                                               std::move(std::get<Plan>(prepared)), arrived);
+    replies_.insert(reply);
+    reply->start([this, weak = std::weak_ptr(reply), exchange, path, arrived] {
         const auto ended = weak.lock();
         finish(*exchange, path, arrived, ended->summary());
-        generations_.erase(ended);
+        replies_.erase(ended);
     });
 }
 
@@ -236,7 +235,7 @@ void Service::answer_directly(Exchange& exchange) {
         if (is_draining_) response = {503, "application/json", R"({"status":"shutting down"})", {}};
     } else if (path == "/slots") {
         Json slots = Json::array();
-        for (const auto& job : scheduler_.slots()) {
+        for (const auto& job : jobs_.slots()) {
             Json slot = {
                 {"id", slots.size()}, {"n_ctx", serving_.n_context}, {"is_processing", job != nullptr}};
             if (job) slot.update(Json{{"n_prompt", job->prompt->size()}, {"n_decoded", job->n_generated()}});
@@ -245,7 +244,7 @@ void Service::answer_directly(Exchange& exchange) {
         response.body = to_text(slots);
     } else {
         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-        response.body = metrics_.text(serving_.options.metrics_prefix, scheduler_, serving_.engine.state());
+        response.body = metrics_.text(serving_.options.metrics_prefix, jobs_, serving_.engine.state());
     }
     exchange.respond(response);
 }
@@ -254,8 +253,8 @@ void Service::tick() {
     const auto now = Clock::now();
     const auto interval = std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double>(serving_.options.ping_seconds));
-    for (const auto& generation : generations_) generation->ping(now, interval);
-    if (is_draining_ && generations_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
+    for (const auto& reply : replies_) reply->ping(now, interval);
+    if (is_draining_ && replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
 }
 
 void Service::drain() {

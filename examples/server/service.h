@@ -5,10 +5,10 @@
 #include <memory>
 #include <unordered_set>
 
-#include "event_loop.h"
-#include "generation.h"
-#include "host_check.h"
-#include "http_server.h"
+#include "http/event_loop.h"
+#include "http/host_check.h"
+#include "http/http_server.h"
+#include "reply.h"
 #include "serving.h"
 
 namespace server {
@@ -35,9 +35,9 @@ class Service {
 
     EventLoop& loop_;
     Serving& serving_;
-    Scheduler scheduler_;
+    JobQueue jobs_;
     Metrics metrics_;
-    std::unordered_set<std::shared_ptr<Generation>> generations_;
+    std::unordered_set<std::shared_ptr<Reply>> replies_;
     size_t n_pending_ = 0;  // requests that the workers have
     bool is_draining_ = false;
     const HostCheck hosts_;

@@ -29,7 +29,7 @@ void take_effort(const std::optional<std::string>& effort, const std::string& fi
               fmt::format("{} has no effect unless it is none: the model has no levels of effort", field));
 }
 
-void read_thinking_object(const Fields& request, Conversation& conversation, Wish& wish) {
+void read_thinking_object(const Fields& request, Turn& turn, Wish& wish) {
     const Json* given = request.find("thinking");
     if (given == nullptr) return;
     if (given->is_boolean()) return wish.take(given->get<bool>());
@@ -40,54 +40,53 @@ void read_thinking_object(const Fields& request, Conversation& conversation, Wis
         *thinking.one_of("type", {"enabled", "disabled", "adaptive", "auto", "between_tools"});
     const auto budget = thinking.integer("budget_tokens", 1, k_max_tokens);
     wish.take(type != "disabled");
-    if (type == "enabled") set_reasoning_budget(budget, conversation);
+    if (type == "enabled") set_reasoning_budget(budget, turn);
 }
 
-void read_reasoning_object(const Fields& request, Conversation& conversation, Wish& wish) {
+void read_reasoning_object(const Fields& request, Turn& turn, Wish& wish) {
     const Json* given = request.find("reasoning");
     if (given == nullptr) return;
     if (given->is_boolean()) return wish.take(given->get<bool>());
     const Fields reasoning(*request.object("reasoning"), "reasoning");
     wish.take(reasoning.boolean("enabled"));
     take_effort(reasoning.text("effort"), "reasoning.effort", wish);
-    set_reasoning_budget(reasoning.integer("max_tokens", 0, k_max_tokens), conversation);
-    if (reasoning.boolean("exclude").value_or(false)) conversation.shows_reasoning = false;
+    set_reasoning_budget(reasoning.integer("max_tokens", 0, k_max_tokens), turn);
+    if (reasoning.boolean("exclude").value_or(false)) turn.shows_reasoning = false;
 }
 
 // Reads where the thoughts go: into a field of their own, or into the content.
-void read_place(const Fields& request, Conversation& conversation) {
-    if (!request.boolean("include_reasoning").value_or(true)) conversation.shows_reasoning = false;
+void read_place(const Fields& request, Turn& turn) {
+    if (!request.boolean("include_reasoning").value_or(true)) turn.shows_reasoning = false;
     if (const auto split = request.boolean("reasoning_split")) {
-        conversation.has_reasoning_details = *split;
-        conversation.reasoning = *split ? MINIM_REASONING_SPLIT : MINIM_REASONING_APPEND_THINK;
+        turn.has_reasoning_details = *split;
+        turn.reasoning = *split ? MINIM_REASONING_SPLIT : MINIM_REASONING_APPEND_THINK;
     }
     if (const auto separate = request.boolean("separate_reasoning"))
-        conversation.reasoning = *separate ? MINIM_REASONING_SPLIT : MINIM_REASONING_NONE;
+        turn.reasoning = *separate ? MINIM_REASONING_SPLIT : MINIM_REASONING_NONE;
     const auto format = request.one_of(
         "reasoning_format", {"auto", "none", "deepseek", "deepseek-legacy", "parsed", "raw", "hidden"});
-    if (format == "none" || format == "raw") conversation.reasoning = MINIM_REASONING_NONE;
+    if (format == "none" || format == "raw") turn.reasoning = MINIM_REASONING_NONE;
     if (format == "deepseek" || format == "deepseek-legacy" || format == "parsed")
-        conversation.reasoning = MINIM_REASONING_SPLIT;
-    if (format == "hidden") conversation.shows_reasoning = false;
+        turn.reasoning = MINIM_REASONING_SPLIT;
+    if (format == "hidden") turn.shows_reasoning = false;
 }
 
 }  // namespace
 
-void read_template_fields(const Fields& request, Conversation& conversation) {
+void read_template_fields(const Fields& request, Turn& turn) {
     if (const Json* kwargs = request.object("chat_template_kwargs")) {
         const Fields fields(*kwargs, request.place("chat_template_kwargs"));
-        conversation.kwargs = *kwargs;
-        if (const auto adds = fields.boolean("add_generation_prompt"))
-            conversation.adds_generation_prompt = *adds;
+        turn.kwargs = *kwargs;
+        if (const auto adds = fields.boolean("add_generation_prompt")) turn.adds_generation_prompt = *adds;
     }
     const auto adds = request.boolean("add_generation_prompt");
-    conversation.continues = request.boolean("continue_final_message").value_or(false);
-    if (conversation.continues && adds.value_or(false))
+    turn.continues = request.boolean("continue_final_message").value_or(false);
+    if (turn.continues && adds.value_or(false))
         request.refuse("continue_final_message", "and add_generation_prompt exclude each other");
-    if (adds) conversation.adds_generation_prompt = *adds;
+    if (adds) turn.adds_generation_prompt = *adds;
 }
 
-void read_thinking(const Fields& request, Conversation& conversation) {
+void read_thinking(const Fields& request, Turn& turn) {
     Wish wish;
     if (const Json* kwargs = request.object("chat_template_kwargs")) {
         const Fields fields(*kwargs, request.place("chat_template_kwargs"));
@@ -97,13 +96,13 @@ void read_thinking(const Fields& request, Conversation& conversation) {
     take_effort(request.text("reasoning_effort"), "reasoning_effort", wish);
     if (const Json* config = request.object("output_config"))
         take_effort(Fields(*config, "output_config").text("effort"), "output_config.effort", wish);
-    read_thinking_object(request, conversation, wish);
-    read_reasoning_object(request, conversation, wish);
-    if (wish.is_on) conversation.thinks = true;
+    read_thinking_object(request, turn, wish);
+    read_reasoning_object(request, turn, wish);
+    if (wish.is_on) turn.thinks = true;
     for (const char* name : {"thinking_budget_tokens", "thinking_token_budget", "max_reasoning_tokens"})
-        set_reasoning_budget(request.integer(name, -1, k_max_tokens), conversation);
-    if (wish.is_off) conversation.thinks = false;
-    read_place(request, conversation);
+        set_reasoning_budget(request.integer(name, -1, k_max_tokens), turn);
+    if (wish.is_off) turn.thinks = false;
+    read_place(request, turn);
 }
 
 bool asks_for_thinking(const Fields& request) {

@@ -2,12 +2,12 @@
 // Whether and how long the model thinks, and where its thoughts go, in the fields of all APIs.
 #pragma once
 
-#include "conversation.h"
+#include "turn.h"
 
 namespace server {
 
 // Reads `chat_template_kwargs`, `add_generation_prompt` and `continue_final_message`.
-void read_template_fields(const Fields& request, Conversation& conversation);
+void read_template_fields(const Fields& request, Turn& turn);
 
 // Reads these fields:
 //   thinking {type: enabled, disabled, adaptive, auto or between_tools; budget_tokens, display}, or a boolean
@@ -16,7 +16,7 @@ void read_template_fields(const Fields& request, Conversation& conversation);
 //   thinking_budget_tokens, thinking_token_budget, max_reasoning_tokens
 //   include_reasoning, reasoning_split, separate_reasoning, reasoning_format
 // A field that turns thinking off counts more than one that turns it on. An effort other than none has no effect.
-void read_thinking(const Fields& request, Conversation& conversation);
+void read_thinking(const Fields& request, Turn& turn);
 
 // Returns whether an answer of Anthropic's API has thinking blocks: only if `thinking` asks for them.
 bool asks_for_thinking(const Fields& request);

@@ -13,7 +13,7 @@ namespace server {
 
 namespace {
 
-using Choice = Conversation::ToolChoice;
+using Choice = Turn::ToolChoice;
 
 // Returns the function of a tool after it has checked its name and parameters.
 Json check_function(Json function, const std::string& place) {
@@ -54,22 +54,21 @@ std::optional<Json> function_of(const Json& value, const std::string& place, Too
     return check_function(std::move(function), place + ".function");
 }
 
-void add_tool(Json function, Conversation& conversation) {
-    conversation.tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+void add_tool(Json function, Turn& turn) {
+    turn.tools.push_back({{"type", "function"}, {"function", std::move(function)}});
 }
 
-bool has_tool(const Conversation& conversation, const std::string& name) {
-    return std::any_of(conversation.tools.begin(), conversation.tools.end(),
+bool has_tool(const Turn& turn, const std::string& name) {
+    return std::any_of(turn.tools.begin(), turn.tools.end(),
                        [&](const Json& tool) { return tool["function"]["name"] == name; });
 }
 
 // Sets the one function that the answer must call.
-void require_tool(const Fields& request, const char* field, const std::string& name,
-                  Conversation& conversation) {
-    if (!has_tool(conversation, name))
+void require_tool(const Fields& request, const char* field, const std::string& name, Turn& turn) {
+    if (!has_tool(turn, name))
         request.refuse(field, fmt::format("names '{}', which is none of the tools", name.substr(0, 80)));
-    conversation.tool_choice = Choice::required;
-    conversation.tool_name = name;
+    turn.tool_choice = Choice::required;
+    turn.tool_name = name;
 }
 
 // Returns the name of the function in a choice or an allowed tool: {"function": {"name"}} or {"name"}.
@@ -80,7 +79,7 @@ std::string chosen_name(const Fields& choice) {
 }
 
 // Keeps the tools that a choice of the type allowed_tools lists.
-void keep_allowed(const Fields& request, const Fields& choice, Conversation& conversation) {
+void keep_allowed(const Fields& request, const Fields& choice, Turn& turn) {
     const Json* wrapped = choice.object("allowed_tools");
     const Fields allowed(wrapped != nullptr ? *wrapped : *request.find("tool_choice"),
                          wrapped != nullptr ? choice.place("allowed_tools") : "tool_choice");
@@ -92,34 +91,34 @@ void keep_allowed(const Fields& request, const Fields& choice, Conversation& con
         const bool is_function = tool.text("type").value_or("function") == "function";
         if (!is_function) continue;  // it is not offered either
         const std::string name = chosen_name(tool);
-        if (!has_tool(conversation, name))
+        if (!has_tool(turn, name))
             request.refuse("tool_choice",
                            fmt::format("names '{}', which is none of the tools", name.substr(0, 80)));
         names.insert(name);
     }
     Json kept = Json::array();
-    for (Json& tool : conversation.tools)
+    for (Json& tool : turn.tools)
         if (names.contains(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));
-    conversation.tools = std::move(kept);
-    if (mode == "required") conversation.tool_choice = Choice::required;
+    turn.tools = std::move(kept);
+    if (mode == "required") turn.tool_choice = Choice::required;
 }
 
-void take_word(const std::string& word, Conversation& conversation) {
-    if (word == "none") conversation.tool_choice = Choice::none;
-    if (word == "required" || word == "any") conversation.tool_choice = Choice::required;
+void take_word(const std::string& word, Turn& turn) {
+    if (word == "none") turn.tool_choice = Choice::none;
+    if (word == "required" || word == "any") turn.tool_choice = Choice::required;
 }
 
-void read_choice_object(const Fields& request, const Json& given, Conversation& conversation) {
+void read_choice_object(const Fields& request, const Json& given, Turn& turn) {
     const Fields choice(given, request.place("tool_choice"));
     if (!choice.has("type") && !choice.has("function")) choice.refuse("type", "is required");
     const std::string type = choice.text("type").value_or("function");
-    if (choice.boolean("disable_parallel_tool_use").value_or(false)) conversation.parallel_calls = false;
+    if (choice.boolean("disable_parallel_tool_use").value_or(false)) turn.parallel_calls = false;
     if (type == "auto" || type == "none" || type == "required" || type == "any") {
-        take_word(type, conversation);
+        take_word(type, turn);
     } else if (type == "function" || type == "tool") {
-        require_tool(request, "tool_choice", chosen_name(choice), conversation);
+        require_tool(request, "tool_choice", chosen_name(choice), turn);
     } else if (type == "allowed_tools") {
-        keep_allowed(request, choice, conversation);
+        keep_allowed(request, choice, turn);
     } else {
         choice.refuse("type", fmt::format("is '{}'; it must be auto, none, required, any, function, tool or "
                                           "allowed_tools",
@@ -128,19 +127,18 @@ void read_choice_object(const Fields& request, const Json& given, Conversation& 
 }
 
 // Reads `function_call`, which came before `tool_choice`.
-void read_function_call(const Fields& request, Conversation& conversation) {
+void read_function_call(const Fields& request, Turn& turn) {
     const Json* given = request.find("function_call");
     if (given == nullptr) return;
     if (request.has("tool_choice")) request.refuse("function_call", "and tool_choice exclude each other");
-    if (given->is_string())
-        return take_word(*request.one_of("function_call", {"none", "auto"}), conversation);
+    if (given->is_string()) return take_word(*request.one_of("function_call", {"none", "auto"}), turn);
     const Fields named(*given, request.place("function_call"));
-    require_tool(request, "function_call", named.required_text("name"), conversation);
+    require_tool(request, "function_call", named.required_text("name"), turn);
 }
 
 }  // namespace
 
-void read_tools(const Fields& request, ToolForm form, Conversation& conversation) {
+void read_tools(const Fields& request, ToolForm form, Turn& turn) {
     const Json* tools = request.array("tools");
     const Json* functions = request.array("functions");
     if (functions != nullptr && tools != nullptr) request.refuse("functions", "and tools exclude each other");
@@ -148,7 +146,7 @@ void read_tools(const Fields& request, ToolForm form, Conversation& conversation
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
         auto function = function_of((*tools)[i], fmt::format("{}[{}]", request.place("tools"), i), form);
         if (function) {
-            add_tool(std::move(*function), conversation);
+            add_tool(std::move(*function), turn);
             continue;
         }
         if (!first_hosted) first_hosted = i;
@@ -158,32 +156,31 @@ void read_tools(const Fields& request, ToolForm form, Conversation& conversation
                               "are possible",
                               type.substr(0, 60)));
     }
-    if (first_hosted && conversation.tools.empty() && form != ToolForm::responses) {
+    if (first_hosted && turn.tools.empty() && form != ToolForm::responses) {
         const Json& tool = (*tools)[*first_hosted];
         Fields(tool, fmt::format("{}[{}]", request.place("tools"), *first_hosted))
             .refuse("type", fmt::format("is '{}'; only functions of the client are possible",
                                         tool["type"].get<std::string>().substr(0, 40)));
     }
     for (size_t i = 0; functions != nullptr && i < functions->size(); ++i)
-        add_tool(check_function((*functions)[i], fmt::format("{}[{}]", request.place("functions"), i)),
-                 conversation);
+        add_tool(check_function((*functions)[i], fmt::format("{}[{}]", request.place("functions"), i)), turn);
     if (functions != nullptr) {
-        conversation.answers_with_function_call = true;
-        conversation.parallel_calls = false;
+        turn.answers_with_function_call = true;
+        turn.parallel_calls = false;
     }
 }
 
-void read_tool_choice(const Fields& request, Conversation& conversation) {
+void read_tool_choice(const Fields& request, Turn& turn) {
     if (const auto parallel = request.boolean("parallel_tool_calls"))
-        conversation.parallel_calls = *parallel && !conversation.answers_with_function_call;
+        turn.parallel_calls = *parallel && !turn.answers_with_function_call;
     const Json* choice = request.find("tool_choice");
     if (choice != nullptr && choice->is_string()) {
-        take_word(*request.one_of("tool_choice", {"none", "auto", "required", "any"}), conversation);
+        take_word(*request.one_of("tool_choice", {"none", "auto", "required", "any"}), turn);
     } else if (choice != nullptr) {
-        read_choice_object(request, *choice, conversation);
+        read_choice_object(request, *choice, turn);
     }
-    read_function_call(request, conversation);
-    if (conversation.tool_choice == Choice::required && conversation.tools.empty())
+    read_function_call(request, turn);
+    if (turn.tool_choice == Choice::required && turn.tools.empty())
         request.refuse(request.has("function_call") ? "function_call" : "tool_choice",
                        "asks for a call, but there are no tools");
 }

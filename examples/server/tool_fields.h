@@ -2,7 +2,7 @@
 // The tools of a request and which of them the answer may or must call, in the forms of all APIs.
 #pragma once
 
-#include "conversation.h"
+#include "turn.h"
 
 namespace server {
 
@@ -15,10 +15,10 @@ enum class ToolForm {
 };
 
 // Reads `tools` and `functions` into the conversation, in OpenAI's wrapped form. Each route also takes the forms of the others.
-void read_tools(const Fields& request, ToolForm form, Conversation& conversation);
+void read_tools(const Fields& request, ToolForm form, Turn& turn);
 
 // Reads `tool_choice`, `function_call` and `parallel_tool_calls`. A choice is one of the words auto, none, required and any, or an
 // object whose type is one of these, function, tool or allowed_tools.
-void read_tool_choice(const Fields& request, Conversation& conversation);
+void read_tool_choice(const Fields& request, Turn& turn);
 
 }  // namespace server
