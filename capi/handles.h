@@ -161,9 +161,9 @@ class DevicesOf {
 
     int32_t operator()(std::string_view device) const noexcept {
         if (model_ == nullptr) return -1;
-        const std::span<const model::Share> shares = model_->shares();
-        for (size_t i = 0; i < shares.size(); ++i)
-            if (shares[i].backend->name() == device) return static_cast<int32_t>(i);
+        const std::span<const runtime::Shard> shards = model_->placement().shards();
+        for (size_t i = 0; i < shards.size(); ++i)
+            if (shards[i].backend->name() == device) return static_cast<int32_t>(i);
         return -1;
     }
 

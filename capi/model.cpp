@@ -197,25 +197,23 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
 }
 
 size_t minim_model_device_count(const minim_model* model) {
-    return model == nullptr ? 0 : model->model().shares().size();
+    return model == nullptr ? 0 : model->model().placement().shards().size();
 }
 
 minim_status minim_model_device_memory(const minim_model* model, size_t index, minim_device_memory* out,
                                        minim_error* err) {
     return guard(err, [&] {
         const model::Model& m = required(model, "model").model();
-        const std::span<const model::Share> shares = m.shares();
-        if (index >= shares.size()) fail(Status::invalid, "device {} of {}", index, shares.size());
-        const model::Share& share = shares[index];
-        const backend::Backend& backend = *share.backend;
+        const std::span<const runtime::Shard> shards = m.placement().shards();
+        if (index >= shards.size()) fail(Status::invalid, "device {} of {}", index, shards.size());
+        const runtime::Shard& shard = shards[index];
+        const backend::Backend& backend = *shard.backend;
         const weights::WeightBytes& weights = m.weight_bytes()[index];
         const backend::MemoryState memory = backend.memory();
         const model::Config& config = m.config();
-        const model::CrossingBytes crossing =
-            model::crossing_bytes(m.stages(), shares, config.hidden, config.n_expert_used)[index];
         minim_device_memory info{};
-        info.first_layer = static_cast<int32_t>(share.first_layer);
-        info.n_layer = static_cast<int32_t>(share.n_layer);
+        info.first_layer = static_cast<int32_t>(shard.first_layer);
+        info.n_layer = static_cast<int32_t>(shard.n_layer);
         info.weights_mapped = weights.is_mapped ? 1 : 0;
         info.weight_bytes = weights.total;
         info.expert_bytes = weights.experts;
@@ -226,9 +224,9 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.kept_bytes = memory.kept_bytes;
         if (weights.is_locked) info.locked_bytes = info.weight_bytes + info.kv_bytes;
         if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
-        info.n_expert_layers = static_cast<int64_t>(share.expert_layers.size());
-        info.token_in_bytes = crossing.in;
-        info.token_out_bytes = crossing.out;
+        info.n_expert_layers = static_cast<int64_t>(shard.expert_layers.size());
+        info.token_in_bytes = shard.in.bytes(config.hidden, config.n_expert_used);
+        info.token_out_bytes = shard.out.bytes(config.hidden, config.n_expert_used);
         result_to(out, "minim_device_memory", info, k_first_memory);
     });
 }
@@ -237,9 +235,10 @@ minim_status minim_model_expert_cache(const minim_model* model, size_t index, mi
                                       minim_error* err) {
     return guard(err, [&] {
         const model::Model& m = required(model, "model").model();
-        if (index >= m.shares().size()) fail(Status::invalid, "device {} of {}", index, m.shares().size());
+        const size_t n = m.placement().shards().size();
+        if (index >= n) fail(Status::invalid, "device {} of {}", index, n);
         minim_expert_cache info{};
-        // The shares of the stages come first, in the same order as their caches.
+        // The shards of the stages come first, in the same order as their caches.
         const bool has_cache = index < m.expert_pools().size() && m.expert_pools()[index] != nullptr;
         if (has_cache) {
             const runtime::ExpertPoolState state = m.expert_pools()[index]->state();
@@ -325,12 +324,8 @@ minim_status minim_model_layer_devices(const minim_model* model, int32_t layer, 
         if (layer < 0 || layer >= m.config().n_layer)
             fail(Status::invalid, "layer {} of {}", layer, m.config().n_layer);
         minim_layer_devices info{};
-        for (size_t i = 0; i < m.shares().size(); ++i) {
-            const model::Share& share = m.shares()[i];
-            if (share.has_layer(layer)) info.device = static_cast<int32_t>(i);
-            if (std::ranges::binary_search(share.expert_layers, layer))
-                info.experts = static_cast<int32_t>(i);
-        }
+        info.device = static_cast<int32_t>(m.placement().device_of(layer));
+        info.experts = static_cast<int32_t>(m.placement().experts_of(layer));
         result_to(out, "minim_layer_devices", info);
     });
 }

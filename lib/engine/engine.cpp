@@ -174,7 +174,7 @@ bool Engine::free_after_callback(std::function<void()> free_itself) {
 // not those of every expert.
 void Engine::warm_up() {
     const bool is_mapped = std::ranges::any_of(model_->weight_bytes(), &weights::WeightBytes::is_mapped);
-    if (is_mapped && model_->stages().front().is_on_host()) {
+    if (is_mapped && model_->placement().stages().front().is_on_host()) {
         log_.info("no warm-up: layers are computed from mapped files, which it would read from the disk");
         return;
     }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/bad_logits.h"
-#include "model/minimax_m2.h"
 
 namespace minim::engine {
 
@@ -17,7 +16,7 @@ Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, 
                      int64_t n_logits_rows)
     : model_(std::move(model)),
       n_context_(n_context),
-      space_(model_->stages(), model::step_shape(model_->config()), n_rows, n_context) {
+      space_(model_->placement().stages(), model_->shape(), n_rows, n_context) {
     reserve_logits(n_logits_rows);
     rows_.reserve(n_rows);
 }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "placement/open_sizes.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 
 namespace minim::engine {
@@ -84,7 +84,8 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format) {
     std::vector<kv::Part> parts;
-    for (const runtime::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
+    for (const runtime::Stage& stage : model.placement().stages())
+        parts.push_back({stage.backend, stage.n_layer});
     return std::make_shared<kv::PagePool>(kv_layout(model.config(), k_format, v_format), std::move(parts));
 }
 

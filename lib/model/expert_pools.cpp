@@ -21,15 +21,15 @@ std::vector<runtime::PooledLayer> layers_of(std::span<const weights::WeightSpec>
 
 }  // namespace
 
-std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<const runtime::Stage> stages,
+std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(const runtime::Placement& placement,
                                                                     const PoolSources& sources,
                                                                     runtime::ExpertMoves moves,
                                                                     const ExpertUses& uses,
                                                                     const Logger& log) {
     std::vector<runtime::PooledLayer> all = layers_of(sources.specs, sources.weights.layers.size());
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools;
-    int64_t first = 0;
-    for (const runtime::Stage& stage : stages) {
+    for (const runtime::Stage& stage : placement.stages()) {
+        const int64_t first = placement.shards()[pools.size()].first_layer;
         std::vector<runtime::PooledLayer> shared;
         const backend::HostDevice* host = nullptr;
         for (int64_t i = 0; i < stage.n_layer; ++i) {
@@ -41,10 +41,9 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<co
             shared.back().on_host = &sources.weights.layers[layer].experts;
         }
         std::unique_ptr<runtime::ExpertPool>& pool = pools.emplace_back();
-        const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
         if (host == nullptr) continue;  // the stage shares no layer's experts
         pool = std::make_unique<runtime::ExpertPool>(
-            *stage.backend, *host, std::move(shared), stage_begin, sources.reader,
+            *stage.backend, *host, std::move(shared), first, sources.reader,
             runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses, sources.host_memory, stage.stream},
             log);
     }

@@ -10,7 +10,7 @@
 #include "model/expert_profile.h"
 #include "model/weights.h"
 #include "runtime/expert_pool.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "weights/reader.h"
 #include "weights/spec.h"
 
@@ -26,7 +26,7 @@ struct PoolSources {
 
 // Returns one pool for each stage; null if the stage shares no layer's experts with the host. Throws what ExpertPool()
 // throws.
-std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<const runtime::Stage> stages,
+std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(const runtime::Placement& placement,
                                                                     const PoolSources& sources,
                                                                     runtime::ExpertMoves moves,
                                                                     const ExpertUses& uses,

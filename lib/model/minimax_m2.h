@@ -9,7 +9,6 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "runtime/architecture.h"
-#include "runtime/stage.h"
 
 namespace minim::model {
 

@@ -11,7 +11,6 @@
 #include "model/expert_profile.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
-#include "model/minimax_m2.h"
 #include "model/roles.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
@@ -48,17 +47,12 @@ int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
     return first;
 }
 
-// Leaves out stages without layers, and checks that the others have all layers of the model.
-std::vector<runtime::Stage> checked_stages(std::vector<runtime::Stage> stages, const Config& config) {
-    std::erase_if(stages, [](const runtime::Stage& stage) { return stage.n_layer == 0; });
-    int64_t n_layer = 0;
-    for (const runtime::Stage& stage : stages) n_layer += stage.n_layer;
-    if (n_layer != config.n_layer)
-        fail(Status::invalid, "the devices have {} layers, the model {}", n_layer, config.n_layer);
-    for (const runtime::Stage& stage : stages)
-        if (!stage.experts.empty() && std::ssize(stage.experts) != stage.n_layer)
-            fail_internal("places for the experts of {} layers of {}", stage.experts.size(), stage.n_layer);
-    return stages;
+// Returns the placement, if it has all layers of the model.
+runtime::Placement checked(runtime::Placement placement, const Config& config) {
+    if (placement.n_layer() != config.n_layer)
+        fail(Status::invalid, "the devices have {} layers, the model {}", placement.n_layer(),
+             config.n_layer);
+    return placement;
 }
 
 // Returns the profile of the file; an empty one if no file is named or it does not exist.
@@ -80,11 +74,11 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     : Model(
           path,
           [&](const Config& config, std::span<const weights::WeightSpec>) {
-              return std::vector<runtime::Stage>{{std::move(backend), config.n_layer}};
+              return runtime::Placement({{std::move(backend), config.n_layer}});
           },
           options, log) {}
 
-Model::Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log)
+Model::Model(const std::string& path, const Place& place, const OpenOptions& options, const Logger& log)
     : checkpoint_(Checkpoint::open(path, log)) {
     throw_if_cancelled(options.cancel, "loading");
     config_ = read_config(checkpoint_, log);
@@ -104,13 +98,12 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
                   config_.n_vocab);
     }
     const ExpertUses uses = profile_of(options.expert_profile, config_, log);
-    stages_ = checked_stages(split(config_, specs_), config_);
-    shares_ = shares_of(stages_);
+    placement_ = checked(place(config_, specs_), config_);
     load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
     make_pools(options.expert_moves, uses, log);
-    forward_.emplace(stages_, minimax_m2(config_, weights_), pools_);
+    forward_.emplace(placement_.stages(), architecture_of(config_, weights_), pools_);
 }
 
 // Returns null if no device computes on host memory.
@@ -121,9 +114,7 @@ const backend::HostDevice* Model::host_backend() const noexcept {
 }
 
 int64_t Model::prompt_rows() const noexcept {
-    int64_t n_rows = 0;
-    for (const runtime::Stage& stage : stages_) n_rows = std::max(n_rows, stage.prompt_rows);
-    return n_rows > 0 ? n_rows : runtime::k_default_step_rows;
+    return placement_.prompt_rows() > 0 ? placement_.prompt_rows() : runtime::k_default_step_rows;
 }
 
 // Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
@@ -143,11 +134,12 @@ bool Model::map_files(const OpenOptions& options, const Logger& log) {
 }
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
-    parts_ = parts_of(shares_, specs_);
-    for (size_t s = 0; s < shares_.size(); ++s)
+    const std::span<const runtime::Shard> shards = placement_.shards();
+    parts_ = parts_of(placement_, specs_);
+    for (size_t s = 0; s < shards.size(); ++s)
         if (parts_[s].host == nullptr)
-            parts_[s].table_bytes = shares_[s].expert_layers.size() *
-                                    static_cast<uint64_t>(config_.n_expert) * sizeof(backend::ExpertPlace);
+            parts_[s].table_bytes = shards[s].expert_layers.size() * static_cast<uint64_t>(config_.n_expert) *
+                                    sizeof(backend::ExpertPlace);
     const bool is_mapped = map_files(options, log);
     const auto residence =
         is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::HostStorage::owned;
@@ -162,7 +154,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
                                    .host = options.loader ? options.loader.get() : host_backend(),
                                    .progress = options.progress,
                                    .cancel = options.cancel};
-    for (const Share& share : shares_) place.part_hashes.push_back(hash_of(share));
+    for (const runtime::Shard& shard : shards) place.part_hashes.push_back(hash_of(shard));
     placed_ = weights::place(parts_, storage, place, checkpoint_, log);
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
     weights_ = join(parts_, placed_, config_.n_layer);
@@ -182,16 +174,16 @@ void Model::check_small_weights() const {
 
 // Writes the tables by which devices find the experts of a layer. They are in the device's memory, after the weights.
 void Model::make_expert_tables() {
-    for (size_t s = 0; s < shares_.size(); ++s) {
-        const Share& share = shares_[s];
+    for (size_t s = 0; s < parts_.size(); ++s) {
+        const runtime::Shard& shard = placement_.shards()[s];
         if (parts_[s].table_bytes == 0) continue;
         backend::Memory& memory = *placed_[s].device;
         std::byte* table = memory.data() + memory.size() - parts_[s].table_bytes;
-        for (const int64_t layer : share.expert_layers) {
+        for (const int64_t layer : shard.expert_layers) {
             backend::ExpertWeights& experts = weights_.layers[layer].experts;
             const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
             const std::span<const std::byte> bytes = std::as_bytes(std::span(places));
-            share.backend->write(table, bytes.data(), bytes.size());
+            shard.backend->write(table, bytes.data(), bytes.size());
             experts.places =
                 reinterpret_cast<const backend::ExpertPlace*>(std::exchange(table, table + bytes.size()));
         }
@@ -203,7 +195,7 @@ void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const
     std::vector<std::span<const std::byte>> host_memory;
     for (const weights::PlacedPart& placed : placed_)
         for (const Buffer& buffer : placed.host) host_memory.emplace_back(buffer.data(), buffer.size());
-    pools_ = make_expert_pools(stages_, {specs_, weights_, *reader_, host_memory}, moves, uses, log);
+    pools_ = make_expert_pools(placement_, {specs_, weights_, *reader_, host_memory}, moves, uses, log);
     for (size_t s = 0; s < pools_.size(); ++s) {
         if (pools_[s] == nullptr) continue;
         weight_bytes_[s].total += pools_[s]->device_bytes();

@@ -15,16 +15,16 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "constraint/token_trie.h"
+#include "model/architecture.h"
 #include "model/chat_templates.h"
 #include "model/config.h"
 #include "model/dry_breakers.h"
 #include "model/expert_profile.h"
 #include "model/recommended_sampling.h"
-#include "model/shares.h"
 #include "model/weights.h"
 #include "runtime/expert_pool.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/place.h"
 #include "weights/reader.h"
@@ -59,28 +59,28 @@ class Model {
   public:
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
-    // Loads a model onto several devices; together the stages must have exactly the layers of the model. A device with
-    // its own memory always gets copies of its weights.
-    using Split = std::function<std::vector<runtime::Stage>(const Config& config,
-                                                            std::span<const weights::WeightSpec> weights)>;
-    Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
+    // Loads a model onto several devices; the placement must have exactly the layers of the model. A device with its own
+    // memory always gets copies of its weights.
+    using Place =
+        std::function<runtime::Placement(const Config& config, std::span<const weights::WeightSpec> weights)>;
+    Model(const std::string& path, const Place& place, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
     const Config& config() const noexcept { return config_; }
     const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
     const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-    std::span<const runtime::Stage> stages() const noexcept { return stages_; }
-    std::span<const Share> shares() const noexcept { return shares_; }
-    const backend::Backend& backend() const noexcept {
-        return *stages_.front().backend;
-    }  // of the first layers
+    // Returns the sizes of a step, without its rows and context.
+    backend::StepLimits shape() const { return shape_of(config_); }
+    const runtime::Placement& placement() const noexcept { return placement_; }
+    // Returns the backend of the first layers.
+    const backend::Backend& backend() const noexcept { return *placement_.stages().front().backend; }
     const runtime::ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
     std::span<const weights::WeightSpec> weight_specs() const noexcept { return specs_; }
     // Returns the number of parameters, without scales and zero points.
     int64_t n_parameters() const noexcept { return n_parameters_; }
-    std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
+    std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a shard
     std::vector<WeightBlock> host_blocks() const;
     const backend::HostDevice* host_backend() const noexcept;  // null if no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
@@ -121,13 +121,12 @@ class Model {
     ChatTemplates chat_templates_;
     RecommendedSampling recommended_sampling_;
     uint64_t fingerprint_ = 0;
-    std::vector<runtime::Stage> stages_;
-    std::vector<Share> shares_;
+    runtime::Placement placement_;
     std::vector<weights::WeightSpec> specs_;
     int64_t n_parameters_ = 0;
-    std::vector<weights::Part> parts_;                // a share
-    std::vector<weights::PlacedPart> placed_;         // a share
-    std::vector<weights::WeightBytes> weight_bytes_;  // a share
+    std::vector<weights::Part> parts_;                // a shard
+    std::vector<weights::PlacedPart> placed_;         // a shard
+    std::vector<weights::WeightBytes> weight_bytes_;  // a shard
     Weights weights_;
     std::optional<weights::Reader> reader_;                    // of pools
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage

@@ -10,6 +10,7 @@ namespace {
 using backend::ExpertStack;
 using backend::Matrix;
 using backend::Vector;
+using runtime::Shard;
 using weights::Part;
 using weights::WeightSpec;
 
@@ -90,6 +91,16 @@ void set(const WeightSpec& weight, const Matrix& matrix, Weights& all) {
     if (role == Role::output) all.output = matrix;
 }
 
+bool has(const Shard& shard, const WeightSpec& weight) {
+    const auto role = static_cast<Role>(weight.role);
+    if (role == Role::embedding) return shard.has_embedding;
+    if (weight.layer < 0) return shard.has_output;
+    if (weight.is_expert()) return shard.has_experts_of(weight.layer);
+    if (role == Role::experts_norm)
+        return shard.has_experts_of(weight.layer) && !shard.has_layer(weight.layer);
+    return shard.has_layer(weight.layer);
+}
+
 // Returns whether all factors of a stack are 1; kernels then need none.
 bool has_no_factors(const ExpertStack& stack) {
     for (const float scale : stack.scale)
@@ -99,25 +110,25 @@ bool has_no_factors(const ExpertStack& stack) {
 
 }  // namespace
 
-Part part_of(const Share& share, std::span<const WeightSpec> weights) {
-    Part part{share.backend.get(), {}, share.backend->host()};
+Part part_of(const Shard& shard, std::span<const WeightSpec> weights) {
+    Part part{shard.backend.get(), {}, shard.backend->host()};
     for (const WeightSpec& weight : weights)
-        if (share.has(weight)) part.weights.push_back(&weight);
+        if (has(shard, weight)) part.weights.push_back(&weight);
     return part;
 }
 
-std::vector<Part> parts_of(std::span<const Share> shares, std::span<const WeightSpec> weights) {
+std::vector<Part> parts_of(const runtime::Placement& placement, std::span<const WeightSpec> weights) {
     std::vector<Part> parts;
-    for (const Share& share : shares) parts.push_back(part_of(share, weights));
+    for (const Shard& shard : placement.shards()) parts.push_back(part_of(shard, weights));
     return parts;
 }
 
-uint64_t hash_of(const Share& share) {
-    const int64_t numbers[] = {share.first_layer, share.n_layer, share.has_embedding ? 1 : 0,
-                               share.has_output ? 1 : 0};
-    uint64_t hash = hash_bytes(std::as_bytes(std::span(share.backend->name())));
+uint64_t hash_of(const Shard& shard) {
+    const int64_t numbers[] = {shard.first_layer, shard.n_layer, shard.has_embedding ? 1 : 0,
+                               shard.has_output ? 1 : 0};
+    uint64_t hash = hash_bytes(std::as_bytes(std::span(shard.backend->name())));
     hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
-    return hash_bytes(std::as_bytes(std::span(share.expert_layers)), hash);
+    return hash_bytes(std::as_bytes(std::span(shard.expert_layers)), hash);
 }
 
 Weights join(std::span<const Part> parts, std::span<const weights::PlacedPart> placed, int64_t n_layer) {

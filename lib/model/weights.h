@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/shares.h"
+#include "runtime/placement.h"
 #include "weights/place.h"
 
 namespace minim::model {
@@ -32,13 +32,13 @@ struct Weights {
     backend::Matrix output;       // [n_vocab, hidden]
 };
 
-// Returns the weights of each share.
-std::vector<weights::Part> parts_of(std::span<const Share> shares,
+// Returns the weights of each shard.
+std::vector<weights::Part> parts_of(const runtime::Placement& placement,
                                     std::span<const weights::WeightSpec> weights);
-weights::Part part_of(const Share& share, std::span<const weights::WeightSpec> weights);
+weights::Part part_of(const runtime::Shard& shard, std::span<const weights::WeightSpec> weights);
 
-// Returns a hash that identifies the part of the model in a share.
-uint64_t hash_of(const Share& share);
+// Returns a hash that identifies the part of the model in a shard.
+uint64_t hash_of(const runtime::Shard& shard);
 
 // Joins the parts, which must outlive the result. Together they have every weight.
 Weights join(std::span<const weights::Part> parts, std::span<const weights::PlacedPart> placed,

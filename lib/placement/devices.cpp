@@ -38,29 +38,6 @@ backend::DeviceInfo cpu(CpuLevel level) {
     return info;
 }
 
-// Layers first .. last.
-struct Range {
-    int64_t first;
-    int64_t last;
-};
-
-Range first_to_last(const model::Share& share) {
-    return {share.first_layer, share.first_layer + share.n_layer - 1};
-}
-
-// "layer 3", "layers 0-2, 5"
-std::string layers_text(const std::vector<Range>& ranges) {
-    const bool is_one = ranges.size() == 1 && ranges[0].first == ranges[0].last;
-    std::string text = is_one ? "layer " : "layers ";
-    for (size_t i = 0; i < ranges.size(); ++i) {
-        const Range& range = ranges[i];
-        if (i > 0) text += ", ";
-        text += range.first == range.last ? format_text("{}", range.first)
-                                          : format_text("{}-{}", range.first, range.last);
-    }
-    return text;
-}
-
 }  // namespace
 
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
@@ -119,35 +96,11 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
     }
 }
 
-std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached) {
-    std::string text;
-    for (size_t i = 0; i < shares.size(); ++i) {
-        const model::Share& share = shares[i];
-        std::string layers;
-        if (share.n_layer > 0) layers = layers_text({first_to_last(share)});
-        std::vector<Range> experts;
-        for (const int64_t layer : share.expert_layers) {
-            if (share.has_layer(layer)) continue;
-            if (!experts.empty() && experts.back().last + 1 == layer) {
-                experts.back().last = layer;
-            } else {
-                experts.push_back({layer, layer});
-            }
-        }
-        if (!experts.empty())
-            layers += (layers.empty() ? "experts of " : ", experts of ") + layers_text(experts);
-        if (i < n_cached.size() && n_cached[i] > 0)
-            layers += format_text(", cache of {} experts", n_cached[i]);
-        text += format_text("{}{} ({})", text.empty() ? "" : ", ", share.backend->name(), layers);
-    }
-    return text;
-}
-
 std::string placement_text(const model::Model& model) {
     std::vector<int64_t> n_cached;
     for (const auto& pool : model.expert_pools())
         n_cached.push_back(pool == nullptr ? 0 : pool->state().n_places);
-    return placement_text(model.shares(), n_cached);
+    return to_string(model.placement(), n_cached);
 }
 
 }  // namespace minim::placement

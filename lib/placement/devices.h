@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +32,7 @@ std::shared_ptr<const backend::Backend> open_device(
 // and there may be none. Throws invalid if the text is malformed or names a device twice.
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
 
-// Returns "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has, for
-// each share, the number of experts that the cache of its device has room for. It may be shorter than the shares.
-std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached = {});
+// Returns to_string() of the model's placement with the sizes of its caches.
 std::string placement_text(const model::Model& model);
 
 }  // namespace minim::placement

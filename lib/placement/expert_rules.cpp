@@ -12,7 +12,7 @@
 #include "constraint/positions.h"
 #include "constraint/regex.h"
 #include "model/tensor_names.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 
 namespace minim::placement {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 
 namespace minim::placement {
 

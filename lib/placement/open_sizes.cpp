@@ -11,8 +11,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
-#include "model/minimax_m2.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 
 namespace minim::placement {
@@ -40,7 +39,7 @@ class Memories {
     Memories(const model::Model& model, const KvLayout& layout, int64_t n_logits_rows)
         : model_(model), n_logits_rows_(n_logits_rows) {
         std::map<const Backend*, uint64_t> page_bytes;
-        for (const runtime::Stage& stage : model.stages()) {
+        for (const runtime::Stage& stage : model.placement().stages()) {
             KvLayout part = layout;
             part.n_layer = stage.n_layer;
             page_bytes[stage.is_on_host() ? nullptr : stage.backend.get()] +=
@@ -105,7 +104,7 @@ class Memories {
     std::map<const Backend*, uint64_t> work_bytes(const EngineSizes& sizes) const {
         const model::Config& config = model_.config();
         const auto of_steps =
-            runtime::step_bytes(model_.stages(), model::step_shape(config), sizes.n_rows, sizes.n_context);
+            runtime::step_bytes(model_.placement().stages(), model_.shape(), sizes.n_rows, sizes.n_context);
         std::map<const Backend*, uint64_t> bytes;
         const int64_t n_logits = std::min(sizes.n_rows, sizes.n_requests + n_logits_rows_);
         bytes[nullptr] = static_cast<uint64_t>(n_logits * config.n_vocab) * sizeof(float);

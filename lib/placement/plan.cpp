@@ -14,9 +14,9 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/roles.h"
-#include "model/shares.h"
 #include "placement/engine_sizes.h"
 #include "placement/predict.h"
+#include "placement/split_layers.h"
 #include "runtime/stream_rule.h"
 #include "weights/device_target.h"
 
@@ -273,7 +273,7 @@ class Planner {
             std::ranges::all_of(request_.shares, [](double s) { return s == std::floor(s); });
         const bool is_part = request_.n_device_layers >= 0 && request_.n_device_layers < n_layer_;
         if (!are_counts || is_part)
-            return model::split_layers(is_part ? request_.n_device_layers : n_layer_, request_.shares);
+            return split_layers(is_part ? request_.n_device_layers : n_layer_, request_.shares);
         Counts counts;
         for (const double share : request_.shares) counts.push_back(static_cast<int64_t>(share));
         return counts;
@@ -284,7 +284,7 @@ class Planner {
         std::vector<double> room;
         for (size_t d = 0; d < request_.devices.size(); ++d)
             room.push_back(static_cast<double>(std::max<uint64_t>(capacity(d), 1)));
-        return model::split_layers(n_on_devices, room);
+        return split_layers(n_on_devices, room);
     }
 
     // Places the experts as the rules say, the others as request_.free_experts says. If the host has no room for all of a device

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
-#include "model/minimax_m2.h"
+#include "model/architecture.h"
 #include "model/roles.h"
 #include "model/weights.h"
 #include "placement/plan.h"
@@ -21,7 +21,8 @@
 namespace minim::placement {
 namespace {
 
-using model::Share;
+using runtime::Placement;
+using runtime::Shard;
 using runtime::Stage;
 
 // The part of a device's memory that stays free.
@@ -45,7 +46,7 @@ uint64_t usable_bytes(const backend::Backend& device) {
 }
 
 // longest_context: that fits; 0: not known.
-[[noreturn]] void fail_no_room(const Share& share, uint64_t needed, uint64_t available,
+[[noreturn]] void fail_no_room(const Shard& share, uint64_t needed, uint64_t available,
                                int64_t longest_context) {
     ErrorFacts facts;
     facts.requested = needed > INT64_MAX ? INT64_MAX : static_cast<int64_t>(needed);
@@ -74,7 +75,7 @@ class Splitting {
           fit_rows_(std::min(spread.fit_rows, runtime::k_max_step_rows)),
           n_rows_(fit_rows_ > 0 ? fit_rows_ : runtime::k_default_step_rows) {}
 
-    std::vector<Stage> stages(const Logger* log) {
+    Placement place(const Logger* log) {
         const bool takes_all_room = cache_bytes_ == k_cache_all_room;
         const bool chooses_context = takes_all_room && spread_.fit_context == 0;
         n_context_ = spread_.fit_context;
@@ -97,7 +98,7 @@ class Splitting {
             log->info("experts: the devices have no room for all of them beside a context of {} tokens",
                       n_context_);
         set_stream_rules(stages);
-        return stages;
+        return {std::move(stages), prompt_rows_};
     }
 
   private:
@@ -105,7 +106,7 @@ class Splitting {
     bool caches() const { return cache_bytes_ > 0; }
 
     // Returns the stages for n_context_. Throws out_of_device_memory if a device has no room for what is not experts.
-    std::vector<Stage> split() const {
+    std::vector<Stage> split() {
         const Plan plan = make();
         const std::vector<int32_t>& on = plan.layer_device;
         std::vector<Stage> stages;
@@ -126,8 +127,8 @@ class Splitting {
         }
         if (caches()) give_caches(plan, device_of_stage, stages);
         if (checks_room()) check_room(stages);
-        for (Stage& stage : stages)
-            if (stage.cache_bytes > 0) stage.prompt_rows = plan.n_ubatch;
+        prompt_rows_ =
+            std::ranges::any_of(stages, [](const Stage& s) { return s.cache_bytes > 0; }) ? plan.n_ubatch : 0;
         return stages;
     }
 
@@ -212,7 +213,7 @@ class Splitting {
         Stage alone = {spread_.devices[device], config_.n_layer};
         alone.experts.assign(config_.n_layer, spread_.host);
         alone.cache_bytes = caches() ? 1 : 0;  // any size makes the work space of shared experts count
-        auto work = runtime::step_bytes({&alone, 1}, model::step_shape(config_), n_rows, n_context);
+        auto work = runtime::step_bytes({&alone, 1}, model::shape_of(config_), n_rows, n_context);
         uint64_t bytes = work[alone.backend.get()];
         bytes += static_cast<uint64_t>(config_.n_layer * config_.n_expert) * sizeof(backend::ExpertPlace);
         for (const weights::WeightSpec& weight : weights_) {
@@ -263,16 +264,17 @@ class Splitting {
         for (Stage& stage : without)
             for (auto& place : stage.experts)
                 if (is_free(layer++) && has_room_of_its_own(*stage.backend)) place = spread_.host;
-        auto work = runtime::step_bytes(without, model::step_shape(config_),
+        auto work = runtime::step_bytes(without, model::shape_of(config_),
                                         std::min(runtime::k_default_step_rows, n_context_), n_context_);
-        const std::vector<Share> shares = model::shares_of(without);
+        const Placement placement(without);
         for (size_t s = 0; s < without.size(); ++s) {
             const backend::Backend& device = *without[s].backend;
             if (!has_room_of_its_own(device)) continue;
             const uint64_t usable = usable_bytes(device);
-            const uint64_t needed = kv_bytes(without[s].n_layer) + work[&device] +
-                                    weights::device_bytes(model::part_of(shares[s], weights_).weights);
-            if (needed > usable) fail_no_room(shares[s], needed, usable, longest_context_);
+            const uint64_t needed =
+                kv_bytes(without[s].n_layer) + work[&device] +
+                weights::device_bytes(model::part_of(placement.shards()[s], weights_).weights);
+            if (needed > usable) fail_no_room(placement.shards()[s], needed, usable, longest_context_);
         }
     }
 
@@ -355,12 +357,13 @@ class Splitting {
     int64_t longest_context_ = 0;  // that fits an engine, if that of the request does not; 0: not known
     const int64_t fit_rows_;       // as Spread::fit_rows
     int64_t n_rows_;               // of a prompt step; 0: the plan chooses
+    int64_t prompt_rows_ = 0;      // of the last split
     std::optional<MachineRates> rates_;
 };
 
 }  // namespace
 
-model::Model::Split split_over(Spread spread, const Logger* log) {
+model::Model::Place split_over(Spread spread, const Logger* log) {
     if (spread.devices.empty()) fail(Status::invalid, "no devices for the layers");
     if (!spread.shares.empty() && spread.shares.size() != spread.devices.size())
         fail(Status::invalid, "{} shares of the layers for {} devices", spread.shares.size(),
@@ -375,7 +378,7 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
         fail(Status::invalid, "room for a context of {} tokens is not possible", spread.fit_context);
     return [spread = std::move(spread), log](const model::Config& config,
                                              std::span<const weights::WeightSpec> weights) {
-        return Splitting(spread, config, weights).stages(log);
+        return Splitting(spread, config, weights).place(log);
     };
 }
 

@@ -64,6 +64,6 @@ struct Spread {
 // Spreads the layers as a plan (plan.h) for the memory of these devices does. Throws invalid for impossible numbers, and
 // out_of_device_memory if a device has no room for the weights that are not experts. Writes a chosen context to `log`, which must
 // outlive the result.
-model::Model::Split split_over(Spread spread, const Logger* log = nullptr);
+model::Model::Place split_over(Spread spread, const Logger* log = nullptr);
 
 }  // namespace minim::placement

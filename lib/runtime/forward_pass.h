@@ -16,7 +16,7 @@
 #include "runtime/architecture.h"
 #include "runtime/expert_pool.h"
 #include "runtime/logits.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 
 namespace minim::runtime {

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "base/top_k.h"
 #include "runtime/architecture.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/top_k_space.h"
 #include "runtime/transfer.h"
 

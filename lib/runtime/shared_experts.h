@@ -23,7 +23,7 @@
 #include "backend/backend.h"
 #include "base/cancel.h"
 #include "runtime/expert_pool.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 
 namespace minim::runtime {
 

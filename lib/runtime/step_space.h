@@ -13,8 +13,8 @@
 #include "base/top_k.h"
 #include "runtime/architecture.h"
 #include "runtime/logits.h"
+#include "runtime/placement.h"
 #include "runtime/shared_experts.h"
-#include "runtime/stage.h"
 #include "runtime/transfer.h"
 
 namespace minim::runtime {

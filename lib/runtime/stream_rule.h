@@ -21,6 +21,7 @@ struct StreamRule {
     bool is_on() const noexcept { return break_even_slots < std::numeric_limits<double>::infinity(); }
     // Returns whether a step of n rows may copy experts: an expert has at most one slot for each row.
     bool allows(int64_t n) const noexcept { return n > 0 && static_cast<double>(n) >= break_even_slots; }
+    bool operator==(const StreamRule&) const = default;
 };
 
 // The areas of a device for experts that are copied for a step: two areas, each for a chunk and its table.

@@ -18,7 +18,7 @@
 #include "placement/measure_device.h"
 #include "random_bytes.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 
 namespace minim::bench {
@@ -95,14 +95,13 @@ placement::Spread Bench::open_devices() {
 }
 
 void Bench::open_model() {
-    const model::Model::Split split = placement::split_over(open_devices());
+    const model::Model::Place place = placement::split_over(open_devices());
     if (options_.synthetic) {
         synthetic_ = make_synthetic(
-            options_.shape, split,
+            options_.shape, place,
             {.packs = !options_.mapped, .expand = expand_of(options_), .moves = options_.expert_moves});
         if (options_.routing) router_.emplace(*options_.routing, *synthetic_);
-        stages_ = synthetic_->stages;
-        shares_ = synthetic_->shares;
+        placement_ = &synthetic_->placement;
         config_ = &synthetic_->config;
         weights_ = &synthetic_->weights;
         pools_ = synthetic_->pools;
@@ -114,33 +113,32 @@ void Bench::open_model() {
         open.expert_moves = options_.expert_moves;
         const bool maps = options_.mapped || !options_.packed_file.empty();
         open.residence = maps ? checkpoint::HostStorage::mapped : checkpoint::HostStorage::owned;
-        model_.emplace(options_.model, split, open, Logger());
-        stages_ = model_->stages();
-        shares_ = model_->shares();
+        model_.emplace(options_.model, place, open, Logger());
+        placement_ = &model_->placement();
         config_ = &model_->config();
         weights_ = &model_->weights();
         pools_ = model_->expert_pools();
     }
-    forward_.emplace(stages_, model::minimax_m2(*config_, *weights_), pools_);
+    forward_.emplace(placement_->stages(), model::architecture_of(*config_, *weights_), pools_);
 }
 
 void Bench::open_references() {
-    for (const model::Share& share : shares_) {
+    for (const runtime::Shard& shard : placement_->shards()) {
         auto& own = device_bandwidth_.emplace_back();
-        if (!share.backend->uses_host_memory()) {
-            own = std::make_unique<DeviceBandwidth>(*share.backend);
+        if (!shard.backend->uses_host_memory()) {
+            own = std::make_unique<DeviceBandwidth>(*shard.backend);
         } else if (!host_bandwidth_) {
             host_bandwidth_.emplace(*pool_, k_measured_bytes);
         }
     }
 }
 
-// Returns the bandwidth of all devices together: they work one after another, each on its share of the bytes.
+// Returns the bandwidth of all devices together: they work one after another, each on its part of the bytes.
 double Bench::measure_bandwidth() const {
     double seconds_a_byte = 0.0;
     const double all_bytes = active_bytes(*config_, *weights_, 1);
-    for (size_t i = 0; i < shares_.size(); ++i) {
-        const double part = active_bytes(*config_, *weights_, 1, shares_[i]) / all_bytes;
+    for (size_t i = 0; i < placement_->shards().size(); ++i) {
+        const double part = active_bytes(*config_, *weights_, 1, placement_->shards()[i]) / all_bytes;
         const auto& own = device_bandwidth_[i];
         seconds_a_byte += part / (own ? own->measure() : host_bandwidth_->measure());
     }
@@ -152,7 +150,7 @@ Result Bench::prompt(int64_t n, int64_t depth, int64_t n_ubatch) {
     const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_ubatch));
     result.bytes_per_token = weight_bytes(*weights_) * steps / static_cast<double>(n);
     const std::vector<kv::Sequence> texts = make_texts(1, depth + n);
-    runtime::StepSpace space(stages_, model::step_shape(*config_), n_ubatch, depth + n);
+    runtime::StepSpace space(placement_->stages(), model::shape_of(*config_), n_ubatch, depth + n);
     fill_depth(texts, space, depth, n_ubatch);
     read(texts[0], space, depth, n, n_ubatch);  // not measured
     repeat(result, n, [&] { read(texts[0], space, depth, n, n_ubatch); });
@@ -169,7 +167,8 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
     result.bytes_per_token = active_bytes(*config_, *weights_, n_parallel) / static_cast<double>(n_parallel) +
                              kv_bytes * static_cast<double>(middle);
     const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + n);
-    runtime::StepSpace space(stages_, model::step_shape(*config_), std::max(n_ubatch, n_parallel), depth + n);
+    runtime::StepSpace space(placement_->stages(), model::shape_of(*config_), std::max(n_ubatch, n_parallel),
+                             depth + n);
     fill_depth(texts, space, depth, n_ubatch);
     generate(texts, space, depth, std::min<int64_t>(n, 2));  // not measured
     repeat(result, n * n_parallel, [&] { generate(texts, space, depth, n); });
@@ -177,11 +176,13 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
 }
 
 std::vector<KernelTime> Bench::kernels(int64_t depth, int64_t n_parallel) {
-    if (shares_.size() > 1) fail(Status::unsupported, "--kernels with layers or experts on several devices");
+    if (placement_->shards().size() > 1)
+        fail(Status::unsupported, "--kernels with layers or experts on several devices");
     const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + 1);
-    runtime::StepSpace space(stages_, model::step_shape(*config_), options_.n_ubatch.front(), depth + 1);
+    runtime::StepSpace space(placement_->stages(), model::shape_of(*config_), options_.n_ubatch.front(),
+                             depth + 1);
     fill_depth(texts, space, depth, options_.n_ubatch.front());
-    return time_kernels(*shares_[0].backend, *config_, *weights_, texts, depth);
+    return time_kernels(*placement_->shards()[0].backend, *config_, *weights_, texts, depth);
 }
 
 std::optional<runtime::ExpertPoolState> Bench::cache_state() const {
@@ -204,8 +205,8 @@ std::optional<runtime::ExpertPoolState> Bench::cache_state() const {
 
 backend::StepCounts Bench::step_counts() const {
     backend::StepCounts sum;
-    for (const model::Share& share : shares_) {
-        const backend::StepCounts counts = share.backend->step_counts();
+    for (const runtime::Shard& shard : placement_->shards()) {
+        const backend::StepCounts counts = shard.backend->step_counts();
         sum.computed += counts.computed;
         sum.recorded += counts.recorded;
         sum.repeated += counts.repeated;
@@ -222,7 +223,7 @@ backend::KvLayout Bench::kv_layout() const {
 
 std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const {
     std::vector<kv::Part> parts;
-    for (const runtime::Stage& stage : stages_) parts.push_back({stage.backend, stage.n_layer});
+    for (const runtime::Stage& stage : placement_->stages()) parts.push_back({stage.backend, stage.n_layer});
     const auto pool = std::make_shared<kv::PagePool>(kv_layout(), std::move(parts));
     pool->keep_pages(n * kv::page_count(n_context));
     std::vector<kv::Sequence> texts;

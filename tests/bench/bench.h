@@ -23,7 +23,7 @@
 #include "report.h"
 #include "routing.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 #include "synthetic.h"
 #include "timed_backend.h"
@@ -38,7 +38,7 @@ class Bench {
 
     const model::Config& config() const { return *config_; }
     const model::Weights& weights() const { return *weights_; }
-    std::span<const model::Share> shares() const { return shares_; }
+    const runtime::Placement& placement() const { return *placement_; }
     double load_seconds() const { return load_seconds_; }
 
     // Times the evaluation of n tokens of one text, in steps of n_ubatch.
@@ -80,14 +80,13 @@ class Bench {
     std::unique_ptr<const SyntheticModel> synthetic_;
     std::optional<Router> router_;
     std::optional<model::Model> model_;
-    std::span<const runtime::Stage> stages_;
-    std::span<const model::Share> shares_;
+    const runtime::Placement* placement_ = nullptr;
     std::span<const std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage; null: none
     const model::Config* config_ = nullptr;
     const model::Weights* weights_ = nullptr;
     std::optional<runtime::ForwardPass> forward_;
     std::optional<ReadBandwidth> host_bandwidth_;
-    std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
+    std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a shard; null: the host's
     int64_t n_drawn_ = 0;  // tokens, of all tests: none is repeated before all of the vocabulary were taken
     std::vector<float> logits_;
     std::vector<TopKQuery> queries_;

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "format/expand.h"
-#include "runtime/stage.h"
 
 namespace minim::bench {
 namespace {
@@ -40,23 +39,23 @@ double experts_read(const model::Config& config, int64_t n_rows) {
 }  // namespace
 
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows,
-                    const model::Share& share) {
+                    const runtime::Shard& shard) {
     const double n_experts = experts_read(config, n_rows);
     double total = 0.0;
-    if (share.has_output) total += bytes_of(weights.output);
-    if (share.has_embedding) total += static_cast<double>(n_rows * weights.embedding.row_bytes);
-    for (int64_t i = share.first_layer; i < share.first_layer + share.n_layer; ++i) {
+    if (shard.has_output) total += bytes_of(weights.output);
+    if (shard.has_embedding) total += static_cast<double>(n_rows * weights.embedding.row_bytes);
+    for (int64_t i = shard.first_layer; i < shard.first_layer + shard.n_layer; ++i) {
         const model::LayerWeights& w = weights.layers[static_cast<size_t>(i)];
         total += bytes_of_attention(w) + bytes_of(w.router);
     }
-    for (const int64_t i : share.expert_layers)
+    for (const int64_t i : shard.expert_layers)
         total += n_experts * bytes_of_expert(weights.layers[static_cast<size_t>(i)]);
     return total;
 }
 
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows) {
-    const runtime::Stage all = {nullptr, config.n_layer};
-    return active_bytes(config, weights, n_rows, model::shares_of({&all, 1}).front());
+    const runtime::Placement all({{nullptr, config.n_layer}});
+    return active_bytes(config, weights, n_rows, all.shards().front());
 }
 
 double weight_bytes(const model::Weights& weights) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "model/config.h"
-#include "model/shares.h"
 #include "model/weights.h"
+#include "runtime/placement.h"
 
 namespace minim::bench {
 
@@ -15,7 +15,7 @@ namespace minim::bench {
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows);
 // Returns the part of these bytes that one device has.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows,
-                    const model::Share& share);
+                    const runtime::Shard& shard);
 
 // Returns the bytes of all weights.
 double weight_bytes(const model::Weights& weights);

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "model/minimax_m2.h"
+#include "model/architecture.h"
 
 namespace minim::bench {
 namespace {
@@ -62,7 +62,7 @@ class Activations {
 };
 
 backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_context) {
-    backend::StepLimits limits = model::step_shape(c);
+    backend::StepLimits limits = model::shape_of(c);
     limits.n_rows = n;
     limits.n_context = n_context;
     return limits;

@@ -36,7 +36,7 @@ namespace {
 void print_heading(const Bench& bench, const Options& options) {
     const bool is_host = options.devices == std::vector<std::string>{"cpu"};
     const std::string where =
-        is_host ? std::string(to_string(active_cpu_level())) : placement::placement_text(bench.shares());
+        is_host ? std::string(to_string(active_cpu_level())) : to_string(bench.placement());
     fmt::print("{}; {}; {:.0f} MB a token; ready after {:.2f} s\n", description(options), where,
                active_bytes(bench.config(), bench.weights(), 1) / 1e6, bench.load_seconds());
 }

@@ -116,7 +116,7 @@ void Router::write_biases() const {
         routing_.kind == Routing::Kind::drift ? static_cast<size_t>(n_tokens_ / k_tokens_a_rank) : 0;
     std::vector<float> biases(bias_.size());
     size_t layer = 0;
-    for (const runtime::Stage& stage : model_.stages) {
+    for (const runtime::Stage& stage : model_.placement.stages()) {
         for (int64_t i = 0; i < stage.n_layer; ++i, ++layer) {
             for (size_t e = 0; e < biases.size(); ++e)
                 biases[e] = bias_[(ranks_[layer][e] + n_moved) % bias_.size()];

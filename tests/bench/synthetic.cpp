@@ -193,11 +193,11 @@ class Maker {
 
 // Adds the tables by which devices find the experts of a layer.
 void add_expert_tables(SyntheticModel& made) {
-    for (const model::Share& share : made.shares) {
-        if (share.backend->uses_host_memory()) continue;
-        for (const int64_t layer : share.expert_layers) {
+    for (const runtime::Shard& shard : made.placement.shards()) {
+        if (shard.backend->uses_host_memory()) continue;
+        for (const int64_t layer : shard.expert_layers) {
             backend::ExpertWeights& experts = made.weights.layers[static_cast<size_t>(layer)].experts;
-            made.expert_tables.push_back(test::upload_places(*share.backend, experts));
+            made.expert_tables.push_back(test::upload_places(*shard.backend, experts));
             experts.places = reinterpret_cast<const backend::ExpertPlace*>(made.expert_tables.back()->data());
         }
     }
@@ -225,17 +225,16 @@ model::Config config_of(const SyntheticShape& shape) {
 }  // namespace
 
 std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
-                                                     const model::Model::Split& split,
+                                                     const model::Model::Place& place,
                                                      const SyntheticOptions& options) {
     auto model = std::make_unique<SyntheticModel>();
     SyntheticModel& made = *model;
     made.config = config_of(shape);
     made.specs = Specs(shape).make();
-    made.stages = split(made.config, made.specs);
-    made.shares = model::shares_of(made.stages);
-    const std::vector<weights::Part> parts = model::parts_of(made.shares, made.specs);
+    made.placement = place(made.config, made.specs);
+    const std::vector<weights::Part> parts = model::parts_of(made.placement, made.specs);
     const bool has_cache =
-        std::ranges::any_of(made.stages, [](const auto& stage) { return stage.cache_bytes > 0; });
+        std::ranges::any_of(made.placement.stages(), [](const auto& stage) { return stage.cache_bytes > 0; });
     const weights::Expand expand = has_cache ? weights::Expand::off : options.expand;
     // Allocates all memory first, so that a model that does not fit fails before anything is made.
     std::vector<weights::UnpackedFormats> unpacked(parts.size());
@@ -259,8 +258,8 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
     for (size_t i = 0; i < parts.size(); ++i)
         if (parts[i].backend->uses_host_memory())
             host_memory.emplace_back(made.placed[i].device->data(), made.placed[i].device->size());
-    made.pools = model::make_expert_pools(made.stages, {made.specs, made.weights, made.reader, host_memory},
-                                          options.moves, {}, Logger());
+    made.pools = model::make_expert_pools(
+        made.placement, {made.specs, made.weights, made.reader, host_memory}, options.moves, {}, Logger());
     return model;
 }
 

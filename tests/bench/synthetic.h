@@ -12,7 +12,7 @@
 #include "model/model.h"
 #include "model/weights.h"
 #include "runtime/expert_pool.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "weights/reader.h"
 
 namespace minim::bench {
@@ -41,12 +41,11 @@ struct SyntheticShape {
 
 struct SyntheticModel {
     model::Config config;
-    std::vector<runtime::Stage> stages;
-    std::vector<model::Share> shares;
+    runtime::Placement placement;
     model::Weights weights;
     std::vector<std::unique_ptr<backend::Memory>> expert_tables;  // of devices
     std::vector<weights::WeightSpec> specs;
-    std::vector<weights::PlacedPart> placed;                  // a share
+    std::vector<weights::PlacedPart> placed;                  // a shard
     weights::Reader reader;                                   // of pools, which need to read nothing
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools;  // a stage; null: none
 };
@@ -62,7 +61,7 @@ struct SyntheticOptions {
 // copied inside the device from then on. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
 // a device does not compute with, and invalid if a row is not a whole number of blocks.
 std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
-                                                     const model::Model::Split& split,
+                                                     const model::Model::Place& place,
                                                      const SyntheticOptions& options);
 
 }  // namespace minim::bench

@@ -45,12 +45,12 @@ std::vector<float> last_logits(const model::Model& model, const model::Weights& 
     const auto n = static_cast<int64_t>(ids.size());
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
-    runtime::StepSpace space(model.backend(), model::step_shape(config), n, n);
+    runtime::StepSpace space(model.backend(), model::shape_of(config), n, n);
     std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i)
         rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, i + 1 == n});
     std::vector<float> logits(static_cast<size_t>(config.n_vocab));
-    runtime::ForwardPass(model.backend(), model::minimax_m2(config, weights))
+    runtime::ForwardPass(model.backend(), model::architecture_of(config, weights))
         .step(rows, space, logits.data(), nullptr);
     return logits;
 }
@@ -143,7 +143,7 @@ TEST_CASE("layer states and chosen experts meet the goldens") {
     const auto n = static_cast<int64_t>(prompt->ids.size());
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
-    runtime::StepSpace space(model->backend(), model::step_shape(config), n, n);
+    runtime::StepSpace space(model->backend(), model::shape_of(config), n, n);
     std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) {
         rows.push_back({prompt->ids[static_cast<size_t>(i)], {&cache.view(), i}, i + 1 == n});

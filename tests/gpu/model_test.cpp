@@ -12,7 +12,7 @@
 #include "gpu/support.h"
 #include "placement/backends.h"
 #include "runtime/expert_pool.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 

@@ -13,7 +13,7 @@
 #include "engine/session.h"
 #include "model/model.h"
 #include "placement/backends.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "support/helpers.h"
 
 namespace minim::test {

@@ -7,7 +7,7 @@
 #include "gpu/recorder.h"
 #include "model/model.h"
 #include "placement/backends.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -112,7 +112,8 @@ TEST_CASE("recorded steps: where no record can be made or started, steps are com
 TEST_CASE("recorded steps: a device says once for each stream that it records differently, or no longer") {
     const auto model = open(1);
     std::vector<std::string> said;
-    model->stages()[0].backend->on_warning([&](std::string_view text) { said.emplace_back(text); });
+    model->placement().stages()[0].backend->on_warning(
+        [&](std::string_view text) { said.emplace_back(text); });
     const std::vector<float> expected = computed(model, 9);
     REQUIRE(said.size() == 2);
     CHECK(said[0] == "steps are recorded without early launch from now on: no record can be begun");
@@ -124,10 +125,10 @@ TEST_CASE("recorded steps: a device says once for each stream that it records di
     REQUIRE(said.size() == 1);
     CHECK(said[0] == "steps are recorded without early launch from now on: it cannot be a graph");
     CHECK(records().n_repeats > 0);  // without early launch
-    const backend::StepCounts counts = model->stages()[0].backend->step_counts();
+    const backend::StepCounts counts = model->placement().stages()[0].backend->step_counts();
     CHECK(counts.repeated == records().n_repeats);
     CHECK(counts.failed == 9);
-    model->stages()[0].backend->on_warning(nullptr);
+    model->placement().stages()[0].backend->on_warning(nullptr);
 }
 
 TEST_CASE("recorded steps: kernels that start early are not recorded, or a record does not start at times") {

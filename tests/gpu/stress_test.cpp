@@ -19,7 +19,7 @@
 #include "kv/sequence.h"
 #include "model/minimax_m2.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 
 namespace minim::test {
@@ -36,8 +36,8 @@ class Text {
   public:
     explicit Text(const model::Model& model)
         : model_(model),
-          forward_(model.stages(), model::minimax_m2(model.config(), model.weights())),
-          space_(model.stages(), model::step_shape(model.config()), k_prompt, k_prompt + 1),
+          forward_(model.placement().stages(), model::architecture_of(model.config(), model.weights())),
+          space_(model.placement().stages(), model::shape_of(model.config()), k_prompt, k_prompt + 1),
           sequence_(make_pool(model), k_prompt + 1) {
         sequence_.hold(0, k_prompt + 1);
         const std::vector<int32_t> prompt = some_ids(static_cast<size_t>(k_prompt));
@@ -59,7 +59,8 @@ class Text {
     static std::shared_ptr<kv::PagePool> make_pool(const model::Model& model) {
         const model::Config& c = model.config();
         std::vector<kv::Part> parts;
-        for (const runtime::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
+        for (const runtime::Stage& stage : model.placement().stages())
+            parts.push_back({stage.backend, stage.n_layer});
         return std::make_shared<kv::PagePool>(
             backend::KvLayout{c.n_layer, c.n_head_kv, c.head_dim, Format::f16, Format::f16},
             std::move(parts));
@@ -119,7 +120,7 @@ int run(int64_t n_steps) {
     bool is_good = check(*model, n_steps, 1);
     vary_step(0);
     is_good = check(*model, n_steps, 4) && is_good;
-    const backend::StepCounts counts = model->stages()[0].backend->step_counts();
+    const backend::StepCounts counts = model->placement().stages()[0].backend->step_counts();
     std::printf("steps: %lld computed, %lld recorded, %lld repeated, %lld records failed%s%s\n",
                 static_cast<long long>(counts.computed), static_cast<long long>(counts.recorded),
                 static_cast<long long>(counts.repeated), static_cast<long long>(counts.failed),

@@ -10,7 +10,7 @@
 #include "gpu/fixture.h"
 #include "gpu/support.h"
 #include "model/model.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/top_k_space.h"
 #include "support/catch.h"
 #include "support/helpers.h"

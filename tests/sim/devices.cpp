@@ -6,7 +6,8 @@
 #include "cpu/cpu_backend.h"
 #include "model/roles.h"
 #include "placement/backends.h"
-#include "runtime/stage.h"
+#include "placement/split_layers.h"
+#include "runtime/placement.h"
 
 namespace minim::test {
 
@@ -19,7 +20,7 @@ namespace {
 // Returns stages on these backends in turn; the layers after the first `n_before` are spread in equal shares.
 std::vector<runtime::Stage> spread(const Devices& devices, int64_t n_layer) {
     const std::vector<int64_t> counts =
-        model::split_layers(n_layer, std::vector<double>(devices.size(), 1.0));
+        placement::split_layers(n_layer, std::vector<double>(devices.size(), 1.0));
     std::vector<runtime::Stage> stages;
     for (size_t i = 0; i < devices.size(); ++i) stages.push_back({devices[i], counts[i]});
     return stages;

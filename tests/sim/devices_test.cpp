@@ -14,7 +14,7 @@
 #include "placement/measure_device.h"
 #include "placement/plugins.h"
 #include "placement/predict.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -152,7 +152,7 @@ TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as 
     engine::Session expected = make_session(model_on_cpu(), 100);
     {
         const auto model = load();
-        CHECK(placement::placement_text(model->shares()) == "sim:0 (layers 0-1), sim:1 (layer 2)");
+        CHECK(to_string(model->placement()) == "sim:0 (layers 0-1), sim:1 (layer 2)");
         engine::Session session = make_session(model, 100);
         CHECK(all_logits(session, some_ids(50), 50) == all_logits(expected, some_ids(50), 50));
     }
@@ -175,7 +175,8 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
     const auto counts = [&](placement::Spread spread) {
         std::string text;
-        for (const runtime::Stage& stage : placement::split_over(std::move(spread))(config, shapes))
+        const runtime::Placement placement = placement::split_over(std::move(spread))(config, shapes);
+        for (const runtime::Stage& stage : placement.stages())
             text += std::string(stage.backend->name()) + "=" + std::to_string(stage.n_layer) + " ";
         return text;
     };

@@ -23,10 +23,11 @@ std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t 
                                .experts = {.n_host_layers = n_host_layers, .host = cpu_backend()},
                                .expert_cache_bytes = bytes});
     const auto with_rule = [&](const model::Config& config, std::span<const weights::WeightSpec> weights) {
-        std::vector<runtime::Stage> stages = split(config, weights);
+        const runtime::Placement placement = split(config, weights);
+        std::vector<runtime::Stage> stages(placement.stages().begin(), placement.stages().end());
         for (runtime::Stage& stage : stages)
             if (stage.cache_bytes > 0) stage.stream = rule;
-        return stages;
+        return runtime::Placement(std::move(stages), placement.prompt_rows());
     };
     model::OpenOptions options;
     options.expert_moves = moves;

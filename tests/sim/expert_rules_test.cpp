@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "placement/devices.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -27,7 +27,7 @@ class Ten {
         is_pinned.clear();
         for (const auto& device : placement::expert_devices(rules, 10))
             is_pinned.push_back(device != nullptr);
-        return placement::placement_text(model::shares_of(stages));
+        return to_string(runtime::Placement(stages));
     }
 
     // "exps=cpu,...": devices by their names.
@@ -105,7 +105,7 @@ TEST_CASE("the first override that matches decides, and devices need no layers o
 TEST_CASE("a layer of the CPU keeps its experts there, whatever the CPU's backend is") {
     std::vector<runtime::Stage> stages = {{cpu_backend(), 2}, {make_devices(1)[0], 2}};
     placement::place_experts({.n_host_layers = 3, .host = cpu_backend()}, stages);
-    CHECK(placement::placement_text(model::shares_of(stages)) ==
+    CHECK(to_string(runtime::Placement(stages)) ==
           "cpu (layers 0-1), sim:0 (layers 2-3), cpu (experts of layer 2)");
 }
 

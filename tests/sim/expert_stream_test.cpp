@@ -45,7 +45,7 @@ Choices step_of(const model::Model& model, const std::vector<int32_t>& ids) {
     const int64_t n = std::ssize(ids);
     kv::Sequence cache(engine::make_pool(model, {}, {}), n);
     cache.hold(0, n);
-    runtime::StepSpace space(model.stages(), model::step_shape(model.config()), n, n);
+    runtime::StepSpace space(model.placement().stages(), model::shape_of(model.config()), n, n);
     std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, true});
     std::vector<float> logits(ids.size() * static_cast<size_t>(model.config().n_vocab));

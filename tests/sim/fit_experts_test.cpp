@@ -25,7 +25,7 @@ std::shared_ptr<const sim::SimBackend> device_with(uint64_t budget_bytes, int32_
 
 int64_t n_host_layers(const model::Model& model) {
     int64_t n = 0;
-    for (const model::Share& share : model.shares())
+    for (const runtime::Shard& share : model.placement().shards())
         if (share.n_layer == 0) n += std::ssize(share.expert_layers);
     return n;
 }
@@ -47,7 +47,7 @@ TEST_CASE(
     const auto unlimited = device_with(backend::k_no_budget);
     {
         const auto model = model_placed({.devices = {unlimited}, .fit_context = k_context});
-        CHECK(placement::placement_text(model->shares()) == "sim:0 (layers 0-2)");
+        CHECK(to_string(model->placement()) == "sim:0 (layers 0-2)");
         const engine::Session session = make_session(model, k_context);
     }
     const uint64_t most = unlimited->most_used_bytes();
@@ -71,7 +71,7 @@ TEST_CASE(
         last = n;
         if (n_layers.empty() || n_layers.back() != n) n_layers.push_back(n);
         // The experts of the first layers go to the CPU, those of the last layers stay.
-        for (const model::Share& share : model->shares())
+        for (const runtime::Shard& share : model->placement().shards())
             if (share.n_layer == 0) CHECK(share.expert_layers.front() == 0);
         engine::Session session = make_session(model, k_context);
         CHECK(all_logits(session, ids, 50) == logits);
@@ -107,7 +107,7 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
     // The second device has room for none of its two layers' experts, or the rule takes it.
     {
         const auto model = model_placed({.devices = {large, small}, .shares = {1, 2}, .fit_context = 8192});
-        CHECK(placement::placement_text(model->shares()) ==
+        CHECK(to_string(model->placement()) ==
               "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 1-2)");
     }
     const auto other = device_with(backend::k_no_budget, 2);
@@ -116,7 +116,7 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
                       .shares = {1, 2},
                       .experts = {.overrides = {{R"(blk\.2\..*exps)", other}}, .n_host_layers = 1},
                       .fit_context = 8192});
-    CHECK(placement::placement_text(ruled->shares()) ==
+    CHECK(to_string(ruled->placement()) ==
           "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 0-1), sim:2 (experts of layer 2)");
     engine::Session session = make_session(ruled, 8192);
     engine::Session expected = make_session(model_on_cpu(), 8192);
@@ -126,7 +126,7 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
 TEST_CASE("layers of the CPU need no room found for them") {
     const auto device = device_with(backend::k_no_budget);
     const auto model = model_placed({.devices = {device}, .n_device_layers = 1, .fit_context = k_context});
-    CHECK(placement::placement_text(model->shares()) == "cpu (layers 0-1), sim:0 (layer 2)");
+    CHECK(to_string(model->placement()) == "cpu (layers 0-1), sim:0 (layer 2)");
 }
 
 TEST_CASE("experts that have no room share what is left beside the context, as a cache") {
@@ -259,33 +259,32 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
                                    .row_bytes = static_cast<int64_t>(expert_bytes)});
         return weights;
     };
-    const auto stage_with = [&](std::optional<placement::MachineRates> rates, int64_t fit_context = 0) {
+    const auto placement_with = [&](std::optional<placement::MachineRates> rates, int64_t fit_context = 0) {
         return placement::split_over({.devices = {device_with(900 * k_mib)},
                                       .host = cpu_backend(),
                                       .fit_context = fit_context,
                                       .expert_cache_bytes = k_cache_all_room,
-                                      .rates = [rates](const auto&) { return rates; }})(config,
-                                                                                        weights_of(2 * k_mib))
-            .front();
+                                      .rates = [rates](const auto&) { return rates; }})(
+            config, weights_of(2 * k_mib));
     };
     constexpr uint64_t k_all = 640 * 2 * k_mib;
-    const runtime::Stage unknown = stage_with({});
-    CHECK(unknown.cache_bytes > k_all / 2);
-    CHECK(unknown.prompt_rows == runtime::k_default_step_rows);
+    const runtime::Placement unknown = placement_with({});
+    CHECK(unknown.stages().front().cache_bytes > k_all / 2);
+    CHECK(unknown.prompt_rows() == runtime::k_default_step_rows);
 
     // Both read at 1 GB/s: the device has computed about half of the experts when the host has computed the others.
     placement::MachineRates rates;
     rates.devices.push_back({"sim:0", 0, 1e9, 0.0});
     rates.host = {0, 1e9};
-    const runtime::Stage balanced = stage_with(rates);
-    CHECK(balanced.cache_bytes > k_all / 3);
-    CHECK(balanced.cache_bytes <= k_all / 2);
+    const uint64_t balanced = placement_with(rates).stages().front().cache_bytes;
+    CHECK(balanced > k_all / 3);
+    CHECK(balanced <= k_all / 2);
 
     // A fast device waits for the experts that steps copy, which more rows share.
     rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
-    CHECK(stage_with(rates).prompt_rows > runtime::k_default_step_rows);
+    CHECK(placement_with(rates).prompt_rows() > runtime::k_default_step_rows);
     // As well beside a context that the caller names.
-    CHECK(stage_with(rates, 16384).prompt_rows > runtime::k_default_step_rows);
+    CHECK(placement_with(rates, 16384).prompt_rows() > runtime::k_default_step_rows);
 
     // One device with room for all is not measured.
     bool is_measured = false;
@@ -293,12 +292,11 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
         is_measured = true;
         return rates;
     };
-    const runtime::Stage whole = placement::split_over({.devices = {device_with(1000 * k_mib)},
-                                                        .host = cpu_backend(),
-                                                        .expert_cache_bytes = k_cache_all_room,
-                                                        .rates = measure})(config, weights_of(k_mib))
-                                     .front();
-    CHECK(whole.cache_bytes == 0);
+    const runtime::Placement whole = placement::split_over({.devices = {device_with(1000 * k_mib)},
+                                                            .host = cpu_backend(),
+                                                            .expert_cache_bytes = k_cache_all_room,
+                                                            .rates = measure})(config, weights_of(k_mib));
+    CHECK(whole.stages().front().cache_bytes == 0);
     CHECK_FALSE(is_measured);
 }
 
@@ -306,8 +304,7 @@ TEST_CASE("the rows of prompt steps are those that the placement chose, if the c
     const Logger silent;
     const auto device = device_with(backend::k_no_budget);
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
-        return std::vector<runtime::Stage>{
-            {.backend = device, .n_layer = config.n_layer, .prompt_rows = 700}};
+        return runtime::Placement({{.backend = device, .n_layer = config.n_layer}}, 700);
     };
     const auto model =
         std::make_shared<const model::Model>(bundled_model_path(), split, model::OpenOptions{}, silent);

@@ -33,7 +33,7 @@ std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, in
 }
 
 std::string placement_of(const model::Model& model) {
-    return placement::placement_text(model.shares());
+    return to_string(model.placement());
 }
 
 }  // namespace
@@ -160,32 +160,33 @@ TEST_CASE("what crosses for a token is told for each device, and is what a step 
     CHECK(placement_of(*model) ==
           "sim:0 (layers 0-1), sim:1 (layer 2, experts of layer 0), cpu (experts of layer 1)");
     const model::Config& config = model->config();
-    const auto crossing =
-        model::crossing_bytes(model->stages(), model->shares(), config.hidden, config.n_expert_used);
+    const std::span<const runtime::Shard> shards = model->placement().shards();
+    const auto in = [&](size_t i) { return shards[i].in.bytes(config.hidden, config.n_expert_used); };
+    const auto out = [&](size_t i) { return shards[i].out.bytes(config.hidden, config.n_expert_used); };
     const auto x = static_cast<uint64_t>(config.hidden * 4);
     const auto routing = static_cast<uint64_t>(config.n_expert_used * 8);
-    REQUIRE(crossing.size() == 3);
-    CHECK(crossing[0].in == 2 * x);
-    CHECK(crossing[0].out == 3 * x + 2 * routing);
-    CHECK(crossing[1].in == 2 * x + routing);
-    CHECK(crossing[1].out == x);
-    CHECK(crossing[2].in == x + routing);
-    CHECK(crossing[2].out == x);
+    REQUIRE(shards.size() == 3);
+    CHECK(in(0) == 2 * x);
+    CHECK(out(0) == 3 * x + 2 * routing);
+    CHECK(in(1) == 2 * x + routing);
+    CHECK(out(1) == x);
+    CHECK(in(2) == x + routing);
+    CHECK(out(2) == x);
     engine::Session session = make_session(model, 200);
     const auto in_of = [&](size_t i) -> uint64_t {
         return devices[i]->counts().bytes_from_host + devices[i]->counts().bytes_from_peers;
     };
     const uint64_t before[] = {in_of(0), in_of(1)};
     all_logits(session, some_ids(1), 1);
-    CHECK(in_of(0) - before[0] == crossing[0].in);
-    CHECK(in_of(1) - before[1] == crossing[1].in);
+    CHECK(in_of(0) - before[0] == in(0));
+    CHECK(in_of(1) - before[1] == in(1));
 }
 
 TEST_CASE("each device tells the weights it has, and they add up to the model's") {
     const Devices devices = make_devices(1);
     const auto whole = model_on(make_devices(1));
     const auto model = with_host_experts(devices, 2);
-    REQUIRE(model->shares().size() == 2);
+    REQUIRE(model->placement().shards().size() == 2);
     const auto weights = model->weight_bytes();
     const uint64_t experts = whole->weight_bytes()[0].experts;
     // The host finds experts without a table.
@@ -200,7 +201,7 @@ TEST_CASE("each device tells the weights it has, and they add up to the model's"
     const engine::Session session = make_session(model, 128);
     // The KV cache is only on the device of its layer.
     CHECK(devices[0]->memory().used(backend::MemoryUse::kv) == session.kv_bytes());
-    CHECK(model->shares()[1].backend->memory().used(backend::MemoryUse::kv) == 0);
+    CHECK(model->placement().shards()[1].backend->memory().used(backend::MemoryUse::kv) == 0);
 }
 
 TEST_CASE("texts, drafts, forks and truncation with offloaded experts are those of the CPU") {
@@ -248,7 +249,7 @@ TEST_CASE("the host's threads stay awake during a step of few rows that a device
     const auto awake_in_step = [&](const model::Model& model, int64_t n_rows, bool fails) {
         kv::Sequence cache(engine::make_pool(model, {}, {}), n_rows);
         cache.hold(0, n_rows);
-        runtime::StepSpace space(model.stages(), model::step_shape(model.config()), n_rows, n_rows);
+        runtime::StepSpace space(model.placement().stages(), model::shape_of(model.config()), n_rows, n_rows);
         std::vector<runtime::StepRow> rows;
         for (int64_t i = 0; i < n_rows; ++i) rows.push_back({5, {&cache.view(), i}, true});
         std::vector<float> logits(static_cast<size_t>(n_rows * model.config().n_vocab));

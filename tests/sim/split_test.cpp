@@ -2,7 +2,7 @@
 // Tests that a model whose layers are spread over devices answers exactly as on one device.
 #include <cmath>
 
-#include "model/shares.h"
+#include "placement/split_layers.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
@@ -13,7 +13,9 @@ namespace minim::test {
 
 TEST_CASE("layers are split in proportion, and all of them are given away") {
     using Counts = std::vector<int64_t>;
-    const auto split = [](int64_t n, std::vector<double> shares) { return model::split_layers(n, shares); };
+    const auto split = [](int64_t n, std::vector<double> shares) {
+        return placement::split_layers(n, shares);
+    };
     CHECK(split(62, {1, 1, 1, 1}) == Counts{16, 15, 16, 15});
     CHECK(split(62, {1}) == Counts{62});
     CHECK(split(62, {0, 3, 1}) == Counts{0, 47, 15});
@@ -27,15 +29,15 @@ TEST_CASE("layers are split in proportion, and all of them are given away") {
 TEST_CASE("layers of different sizes are split by size, with what lies before and behind them") {
     using Counts = std::vector<int64_t>;
     using Shares = std::vector<double>;
-    model::LayerSizes sizes = {.before = 4, .layer = std::vector<double>(62, 12.0), .after = 5};
-    CHECK(model::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
-    CHECK(model::split_layers(sizes, Shares{1}) == Counts{62});
-    CHECK(model::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
+    placement::LayerSizes sizes = {.before = 4, .layer = std::vector<double>(62, 12.0), .after = 5};
+    CHECK(placement::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
+    CHECK(placement::split_layers(sizes, Shares{1}) == Counts{62});
+    CHECK(placement::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
     // Layers without experts, as the first 20 are if their experts are offloaded, count less.
     for (size_t i = 0; i < 20; ++i) sizes.layer[i] = 1.0;
-    CHECK(model::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
+    CHECK(placement::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
     // The head alone is more than half.
-    CHECK(model::split_layers({.layer = {1, 1, 1}, .after = 10}, Shares{1, 1}) == Counts{3, 0});
+    CHECK(placement::split_layers({.layer = {1, 1, 1}, .after = 10}, Shares{1, 1}) == Counts{3, 0});
 }
 
 TEST_CASE("one simulated device gives the CPU's logits, bit for bit") {
@@ -62,7 +64,7 @@ TEST_CASE("layers over four devices give the logits of one, over the host or fro
     for (const bool peers : {true, false}) {
         const Devices devices = make_devices(4, {.reaches_peers = peers});
         const auto model = model_on(devices, {}, six.path);
-        REQUIRE(model->stages().size() == 4);
+        REQUIRE(model->placement().stages().size() == 4);
         for (const size_t chunk : {90, 7}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         for (const auto& device : devices) {
             INFO(device->name());
@@ -76,7 +78,7 @@ TEST_CASE("the CPU and devices share a model, and activations move only where th
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
     const Devices devices = make_devices(2, {.reaches_peers = false});
     const auto model = model_on_cpu_and(devices);
-    REQUIRE(model->stages().size() == 3);
+    REQUIRE(model->placement().stages().size() == 3);
     std::vector<uint64_t> weights;
     for (const auto& device : devices) weights.push_back(device->counts().bytes_from_host);
     CHECK(logits_on(model, ids, 40) == expected);

@@ -161,7 +161,7 @@ TEST_CASE("rows that want no logits get none, and the others keep theirs") {
     const model::Config& config = model->config();
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 9);
-    runtime::StepSpace space(model->backend(), model::step_shape(config), 9, 9);
+    runtime::StepSpace space(model->backend(), model::shape_of(config), 9, 9);
     std::vector<runtime::StepRow> rows;
     for (size_t i = 0; i < ids.size(); ++i) {
         rows.push_back({ids[i], {&cache.view(), static_cast<int64_t>(i)}, i == 2 || i == 7});
@@ -188,7 +188,7 @@ TEST_CASE("a step of several sequences gives each the logits it has alone") {
         {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 70);
     kv::Sequence cache_b = kv::Sequence::alone(
         {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 13);
-    runtime::StepSpace space(model->backend(), model::step_shape(config), 83, 70);
+    runtime::StepSpace space(model->backend(), model::shape_of(config), 83, 70);
     std::vector<runtime::StepRow> rows;
     for (size_t i = 0; i < first.size(); ++i) {
         const auto position = static_cast<int64_t>(i);
@@ -208,7 +208,7 @@ TEST_CASE("a step of several sequences gives each the logits it has alone") {
 TEST_CASE("a step larger than its space is an internal error") {
     const TemporaryFolder folder;
     const auto model = open_model(TinyModel(), folder);
-    runtime::StepSpace space(model->backend(), model::step_shape(model->config()), 2, 4);
+    runtime::StepSpace space(model->backend(), model::shape_of(model->config()), 2, 4);
     const std::vector<runtime::StepRow> rows(3);
     expect_error(Status::internal, "3 rows", [&] { model->forward().step(rows, space, nullptr, nullptr); });
 }
@@ -220,7 +220,7 @@ TEST_CASE("a triggered token cancels a step") {
     const model::Config& config = model->config();
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 1);
-    runtime::StepSpace space(model->backend(), model::step_shape(config), 1, 1);
+    runtime::StepSpace space(model->backend(), model::shape_of(config), 1, 1);
     const std::vector<runtime::StepRow> rows = {{5, {&cache.view(), 0}, false}};
     CancelToken cancel;
     cancel.trigger();

@@ -11,7 +11,7 @@
 #include "plain_forward.h"
 #include "reference/reference_backend.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 #include "support.h"
 #include "support/safetensors_folder.h"
@@ -131,8 +131,7 @@ struct Bound {
         change(config);
         checkpoint.map();
         specs = model::bind_weights(checkpoint, config, lines.log);
-        const runtime::Stage stage = {backend, config.n_layer};
-        parts = model::parts_of(model::shares_of({&stage, 1}), specs);
+        parts = model::parts_of(runtime::Placement({{backend, config.n_layer}}), specs);
         placed = weights::place(parts, std::array{weights::Storage::mapped}, {}, checkpoint, lines.log);
         weights = model::join(parts, placed, config.n_layer);
     }
@@ -152,11 +151,11 @@ std::vector<float> logits_of(const Bound& bound, const std::vector<int32_t>& ids
     const model::Config& config = bound.config;
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
-    runtime::StepSpace space(backend, model::step_shape(config), n, n);
+    runtime::StepSpace space(backend, model::shape_of(config), n, n);
     std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, true});
     std::vector<float> logits(ids.size() * static_cast<size_t>(config.n_vocab));
-    runtime::ForwardPass(backend, model::minimax_m2(config, bound.weights))
+    runtime::ForwardPass(backend, model::architecture_of(config, bound.weights))
         .step(rows, space, logits.data(), nullptr);
     return logits;
 }

@@ -14,7 +14,7 @@
 #include "placement/backends.h"
 #include "runtime/architecture.h"
 #include "runtime/forward_pass.h"
-#include "runtime/stage.h"
+#include "runtime/placement.h"
 #include "runtime/step_space.h"
 #include "support.h"
 #include "support/catch.h"

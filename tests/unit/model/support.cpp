@@ -41,7 +41,7 @@ std::vector<float> logits_of(const model::Model& model, std::span<const int32_t>
     const auto n_vocab = static_cast<size_t>(config.n_vocab);
     kv::Sequence cache = kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, kv, kv}, n);
     if (chunk == 0) chunk = ids.size();
-    runtime::StepSpace space(model.backend(), model::step_shape(config), static_cast<int64_t>(chunk), n);
+    runtime::StepSpace space(model.backend(), model::shape_of(config), static_cast<int64_t>(chunk), n);
     std::vector<float> logits(ids.size() * n_vocab);
     std::vector<runtime::StepRow> rows;
     for (size_t at = 0; at < ids.size(); at += chunk) {

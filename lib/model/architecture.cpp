@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architecture.h"
+
+#include "model/minimax_m2.h"
+
+namespace minim::model {
+
+backend::StepLimits shape_of(const Config& config) {
+    return step_shape(config);
+}
+
+runtime::Architecture architecture_of(const Config& config, const Weights& weights) {
+    return minimax_m2(config, weights);
+}
+
+}  // namespace minim::model

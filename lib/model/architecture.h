@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the architecture of a model: the only way from a configuration to its equations.
+#pragma once
+
+#include "backend/backend.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "runtime/architecture.h"
+
+namespace minim::model {
+
+// Returns the sizes of a step, without its rows and context.
+backend::StepLimits shape_of(const Config& config);
+
+// The arguments must outlive the result.
+runtime::Architecture architecture_of(const Config& config, const Weights& weights);
+
+}  // namespace minim::model
