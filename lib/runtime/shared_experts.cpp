@@ -149,6 +149,7 @@ void SharedExperts::answer(ExpertPool& pool, int64_t first, int64_t last,
                            const std::function<int64_t(int64_t)>& rows_of, const CancelToken* cancel) {
     try {
         for (int64_t layer = first; layer < last; ++layer) {
+            if (!pool.has(layer)) continue;  // the device has all experts of this one
             const int64_t n = rows_of(layer);
             if (n == 0) return;
             if (!exchange_->wait(layer, cancel)) {

@@ -50,7 +50,7 @@ class SharedExperts {
     void add(backend::Scratch& scratch, ExpertPool& pool, int64_t layer, const Rows& rows,
              const CancelToken* cancel);
 
-    // Computes the host's experts of layers first .. last - 1 as the device comes to them, on the calling thread.
+    // Computes the host's experts of the pooled layers among first .. last - 1 as the device comes to them, on the calling thread.
     // rows_of(layer) returns the number of rows; 0 ends the call. Returns once all layers are answered, or the step is
     // given up. Throws cancelled and device_lost.
     void answer(ExpertPool& pool, int64_t first, int64_t last, const std::function<int64_t(int64_t)>& rows_of,

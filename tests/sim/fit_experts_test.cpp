@@ -166,6 +166,24 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
     CHECK(was_whole);
 }
 
+TEST_CASE("a device answers for its own layers though the host shares the experts of others") {
+    const std::vector<int32_t> ids = some_ids(50);
+    engine::Session expected = make_session(model_on_cpu(), k_context);
+    const std::vector<float> logits = all_logits(expected, ids, 50);
+    for (const int64_t n_host : {1, 2, -1, -2}) {
+        const auto model = model_placed({.devices = {device_with(backend::k_no_budget)},
+                                         .experts = {.n_host_layers = n_host},
+                                         .fit_context = k_context,
+                                         .expert_cache_bytes = k_cache_all_room});
+        CHECK(n_host_layers(*model) == std::abs(n_host));
+        CHECK(n_places(*model) > 0);
+        for (const size_t chunk : {50, 7, 1}) {
+            engine::Session session = make_session(model, k_context);
+            CHECK(all_logits(session, ids, chunk) == logits);
+        }
+    }
+}
+
 TEST_CASE("where nothing is said of experts, a context is chosen that leaves room for most of them") {
     const auto unlimited = device_with(backend::k_no_budget);
     {
