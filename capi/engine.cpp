@@ -80,8 +80,8 @@ minim_status minim_engine_create(minim_model* model, const minim_engine_params* 
 }
 
 void minim_engine_free(minim_engine* engine) {
-    if (engine == nullptr || engine->engine->is_left())
-        return;  // the thread of the latter is not in this process
+    if (engine == nullptr) return;
+    if (engine->engine->is_left()) return;  // its thread is not in this process
     if (!engine->engine->free_after_callback([engine] { delete engine; })) delete engine;
 }
 

@@ -223,7 +223,7 @@ def gpu_table():
         if row is None:
             sys.exit(f"{name}.json has no row '{row_name}'")
         rows.append([model, weights, row[decode], f"{row[prompt]} ({n_prompt})"])
-    return table(["model", "weights", "decode", "prompt (of so many tokens)"], rows)
+    return table(["model", "weights", "decode", "prompt (its tokens)"], rows)
 
 
 def peers_table():

@@ -153,7 +153,7 @@ constexpr Row k_rows[] = {
      "'blk\\.(3|4)\\..*exps=cuda:1'; several with commas between, the first that matches counts",
      set_override},
     {"--cpu-offload-gb", "", real("GIB", 0, 1e6), k_open, "0",
-     "so many GiB of weights stay on the CPU: the experts of the first layers, in whole layers",
+     "keeps this many GiB of weights on the CPU: the experts of the first layers, in whole layers",
      set<&Options::cpu_offload_gib>},
     {"-fitc --fit-ctx", "", count("N", 1, k_largest_int32), k_open, "",
      "keep experts on the CPU as needed to leave room for a context of N tokens on the devices",

@@ -33,7 +33,7 @@ void Constraints::drop(const std::string& key) {
 
 Constraints::Constraint Constraints::find_or_make(std::string key,
                                                   const std::function<minim::Constraint()>& make) {
-    std::promise<Constraint> result_of;
+    std::promise<Constraint> result;
     {
         std::unique_lock lock(mutex_);
         if (const auto it = by_key_.find(key); it != by_key_.end()) {
@@ -43,7 +43,7 @@ Constraints::Constraint Constraints::find_or_make(std::string key,
             return known.get();  // waits for a compilation under way; throws its error
         }
         n_bytes_ += key.size();
-        entries_.emplace_front(key, result_of.get_future().share());
+        entries_.emplace_front(key, result.get_future().share());
         by_key_.emplace(key, entries_.begin());
         while (entries_.size() > 1 && (entries_.size() > k_max_entries || n_bytes_ > k_max_key_bytes))
             drop(std::string(entries_.back().first));
@@ -51,18 +51,18 @@ Constraints::Constraint Constraints::find_or_make(std::string key,
     bool stays = false;
     try {
         auto made = std::make_shared<const minim::Constraint>(make());
-        result_of.set_value(made);
+        result.set_value(made);
         return made;
     } catch (const minim::Exception& error) {
         stays = is_lasting(error);
-        result_of.set_exception(std::current_exception());
+        result.set_exception(std::current_exception());
         if (!stays) {
             const std::lock_guard lock(mutex_);
             drop(key);
         }
         throw;
     } catch (...) {
-        result_of.set_exception(std::current_exception());
+        result.set_exception(std::current_exception());
         const std::lock_guard lock(mutex_);
         drop(key);
         throw;

@@ -36,7 +36,8 @@ struct RenderOptions {
 //
 // Neighbouring segments differ in kind and none is empty. Throws Status::invalid for malformed JSON, if the template
 // raises an exception or fails, and for a message of which the template reads only the role: it would be lost
-// silently, or for a last message that cannot go on. Throws Status::unsupported for features that the interpreter of templates does not have.
+// silently, or for a last message that cannot go on. Throws Status::unsupported for features that the interpreter of
+// templates does not have.
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options);

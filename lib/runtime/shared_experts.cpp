@@ -42,6 +42,7 @@ SharedExperts::SharedExperts(const Stage& stage, const backend::Backend& host, b
       exchange_(device_.make_exchange(limits, stage.n_layer)) {
     if (exchange_ == nullptr)
         fail_on_device(device_.name(), Status::unsupported, "shares no layer's experts with the host");
+    ids_.resize(limits.n_rows * limits.n_expert_used);
     if (!stage.stream.allows(limits.n_rows)) return;
     const auto n_expert = static_cast<size_t>(limits.n_expert);
     present_ = device_.allocate(n_expert * sizeof(ExpertPlace), "a table of experts");
@@ -158,10 +159,13 @@ void SharedExperts::answer(ExpertPool& pool, int64_t first, int64_t last,
                 fail(Status::cancelled, "cancelled during {}", "evaluation");
             }
             const backend::Exchange::Turn turn = exchange_->turn();
-            const std::span ids(turn.ids, n * n_used_);
+            // A device that stops waiting because the step is given up goes on to the next turn, and overwrites the
+            // choices of this one. Experts are counted first and listed then: both must see the same choices.
+            const std::span ids = std::span(ids_).first(n * n_used_);
+            std::copy_n(turn.ids, n * n_used_, ids.begin());
             const backend::ExpertWeights& weights =
                 copies(pool, n) ? choose(pool, layer, ids) : pool.on_host(layer);
-            host_.expert_slots(host_scratch_, turn.h, n, turn.ids, n_used_, weights, turn.out);
+            host_.expert_slots(host_scratch_, turn.h, n, ids.data(), n_used_, weights, turn.out);
             host_.synchronize(host_scratch_);
             pool.note(layer, ids);
             exchange_->answer(layer);

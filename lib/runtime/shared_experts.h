@@ -50,7 +50,8 @@ class SharedExperts {
     void add(backend::Scratch& scratch, ExpertPool& pool, int64_t layer, const Rows& rows,
              const CancelToken* cancel);
 
-    // Computes the host's experts of the pooled layers among first .. last - 1 as the device comes to them, on the calling thread.
+    // Computes the host's experts of the pooled layers among first .. last - 1 as the device comes to them, on the
+    // calling thread.
     // rows_of(layer) returns the number of rows; 0 ends the call. Returns once all layers are answered, or the step is
     // given up. Throws cancelled and device_lost.
     void answer(ExpertPool& pool, int64_t first, int64_t last, const std::function<int64_t(int64_t)>& rows_of,
@@ -77,6 +78,7 @@ class SharedExperts {
     std::unique_ptr<backend::Memory> memory_;
     float* out_;  // of the device: [n_rows * n_used, hidden]
     std::unique_ptr<backend::Exchange> exchange_;
+    std::vector<int32_t> ids_;  // of the answering thread: the choices of its turn, [n_rows * n_used]
 
     // For steps that copy experts; empty if no step may:
     std::unique_ptr<backend::Memory> present_;          // on the device: table of cached and copied experts

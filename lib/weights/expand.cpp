@@ -31,13 +31,13 @@ constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
 constexpr const char* k_what = "measuring unpacked codebooks";
 
 // Random packed weights: random codes, with scales of a normal size.
-class AssembledParts {
+class RandomWeights {
   public:
     // Makes about k_measured_bytes of a format.
-    AssembledParts(const HostDevice& backend, Format format)
-        : AssembledParts(backend, format, rows_of(backend, format)) {}
+    RandomWeights(const HostDevice& backend, Format format)
+        : RandomWeights(backend, format, rows_of(backend, format)) {}
 
-    AssembledParts(const HostDevice& backend, Format format, int64_t rows)
+    RandomWeights(const HostDevice& backend, Format format, int64_t rows)
         : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
           matrix_{.data = bytes_.data(),
                   .format = format,
@@ -124,7 +124,7 @@ UnpackedFormats UnpackedFormats::of_bits(uint64_t bits) noexcept {
 }
 
 double product_rate(const HostDevice& backend, Format format) {
-    const AssembledParts matrix(backend, format);
+    const RandomWeights matrix(backend, format);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
     const std::vector<float> h(k_cols, 1.0F);
     std::vector<float> y(matrix.rows());
@@ -136,9 +136,9 @@ double product_rate(const HostDevice& backend, Format format) {
 }
 
 double unpacked_time(const HostDevice& backend, Format format) {
-    const AssembledParts points(backend, format);
+    const RandomWeights points(backend, format);
     const int64_t rows = points.rows();
-    const AssembledParts unpacked(backend, *unpacked_format(format), rows);
+    const RandomWeights unpacked(backend, *unpacked_format(format), rows);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
     const std::vector<float> h(k_cols, 1.0F);
     std::vector<float> y(rows);

@@ -400,9 +400,9 @@ class Llama:
 
     def _common(self, prompt: typing.Sequence[int]) -> int:
         """Returns how many tokens of the prompt the session has already; the last one is evaluated again, for its logits."""
-        stored = self.session.tokens
+        known = self.session.tokens
         count = 0
-        for mine, wanted in zip(stored, prompt[:-1]):
+        for mine, wanted in zip(known, prompt[:-1]):
             if mine != wanted:
                 break
             count += 1
