@@ -119,11 +119,13 @@ def run_threads(body, n_threads=2, pause=0.03):
     program = (
         "import asyncio, sys, threading, time; sys.path.insert(0, sys.argv[1]); import minim\n"
         "path = sys.argv[2]\n"
-        "model = minim.Model(path, threads=2); session = model.session(context=1000)\n"
+        "model = minim.Model(path, threads=2)\n"
         "engine = minim.Engine(model, kv_tokens=4096)\n"
-        "def run():\n"
+        # A session is one thread's at a time. All are made before the exit, and live until then.
+        f"sessions = [model.session(context=1000) for _ in range({n_threads})]\n"
+        "def run(session):\n"
         f"    while True: {body}\n"
-        f"for _ in range({n_threads}): threading.Thread(target=run, daemon=True).start()\n"
+        "for one in sessions: threading.Thread(target=run, args=(one,), daemon=True).start()\n"
         f"time.sleep({pause})\n"
     )
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}

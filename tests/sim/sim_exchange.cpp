@@ -67,7 +67,8 @@ void SimExchange::give_up() noexcept {
 void SimExchange::post(int64_t turn, std::span<const float> h, std::span<const int32_t> ids) {
     {
         const std::lock_guard lock(mutex_);
-        if (is_given_up_) return;  // the host may still read the last turn, which a real device would overwrite
+        if (is_given_up_)
+            return;  // the host may still read the last turn, which a real device would overwrite
         std::ranges::copy(h, h_.begin());
         std::ranges::copy(ids, ids_.begin());
         turns_[static_cast<size_t>(turn)].is_posted = true;
