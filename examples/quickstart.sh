@@ -13,4 +13,4 @@ question="${*:-What is the capital of France?}"
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DBUILD_TESTING=OFF \
     -DMINIM_BUILD_STATIC=OFF -DMINIM_CPU_LEVELS=native -DMINIM_CUDA=OFF -DMINIM_UNITY=ON >/dev/null
 cmake --build "$build" --target minim_cli
-exec "$build/examples/minim/minim" -m "$root/examples/models/minim-tiny-q8_0.gguf" --temp 0 -p "$question"
+exec "$build/apps/minim/minim" -m "$root/examples/models/minim-tiny-q8_0.gguf" --temp 0 -p "$question"

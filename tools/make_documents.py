@@ -369,7 +369,7 @@ def documents(minim):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minim", type=pathlib.Path, default=ROOT / "build/release/examples/minim/minim")
+    parser.add_argument("--minim", type=pathlib.Path, default=ROOT / "build/release/apps/minim/minim")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--page", action="store_true", help="only what is made from tests/bench/results alone: performance.md, history.md, decode.svg")
     args = parser.parse_args()

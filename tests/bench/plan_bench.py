@@ -46,7 +46,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "headers.gguf"
             make_headers.write_gguf(file, model, make_headers.gguf_tensors(model, f"_exps={kind},.=Q8_0"), kind)
-            plan = [a.build / "examples" / "minim" / "minim", "plan", "-m", file, "-c", str(TOKENS), "-t", str(a.threads), "--json"]
+            plan = [a.build / "apps" / "minim" / "minim", "plan", "-m", file, "-c", str(TOKENS), "-t", str(a.threads), "--json"]
             for number in range(a.rounds):
                 cache = str(pathlib.Path(folder) / str(number))
                 plans.append(json.loads(output(plan, XDG_CACHE_HOME=cache))["decode_tokens_per_second"])

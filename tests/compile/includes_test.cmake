@@ -7,13 +7,13 @@ file(REMOVE_RECURSE ${WORK})
 function(configure_with file line message)
     file(COPY ${SOURCE}/lib ${SOURCE}/capi ${SOURCE}/cuda ${SOURCE}/cmake ${SOURCE}/include ${SOURCE}/CMakeLists.txt
          DESTINATION ${WORK}/project)
-    file(COPY ${SOURCE}/examples/minim DESTINATION ${WORK}/project/examples)
+    file(COPY ${SOURCE}/apps/minim DESTINATION ${WORK}/project/apps)
     if(NOT EXISTS ${WORK}/project/${file})
         message(FATAL_ERROR "there is no ${file}")
     endif()
     file(APPEND ${WORK}/project/${file} "${line}\n")
     execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/project -B ${WORK}/build -G ${GENERATOR} -DBUILD_TESTING=OFF
-                            -DMINIM_CUDA=OFF -DMINIM_BUILD_EXAMPLES=OFF
+                            -DMINIM_CUDA=OFF -DMINIM_BUILD_PROGRAMS=OFF
                     OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE code)
     string(REGEX REPLACE "[ \n]+" " " output "${output}")  # CMake wraps long lines
     if(message STREQUAL "" AND NOT code EQUAL 0)
@@ -31,5 +31,5 @@ configure_with(cuda/fast/attend.cu "# include \"kv/sequence.h\"" "attend.cu incl
 configure_with(cuda/cuda_device.cpp "#include <engine/engine.h>" "cuda_device.cpp includes engine/; cuda may use")
 configure_with(capi/model.cpp "#include \"cpu/cpu_backend.h\"" "model.cpp includes cpu/; capi may use")
 configure_with(lib/kv/sequence.h "#include \"model/config.h\"" "sequence.h includes model/; layer kv may use")
-configure_with(examples/minim/main.cpp "#include \"engine/engine.h\"" "main.cpp includes engine/; examples may use")
+configure_with(apps/minim/main.cpp "#include \"engine/engine.h\"" "main.cpp includes engine/; apps may use")
 file(REMOVE_RECURSE ${WORK})

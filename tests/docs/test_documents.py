@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MINIM = pathlib.Path(os.environ["MINIM_BUILD"]) / "examples/minim/minim"
+MINIM = pathlib.Path(os.environ["MINIM_BUILD"]) / "apps/minim/minim"
 
 
 def check(root, *args):

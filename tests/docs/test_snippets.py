@@ -20,8 +20,8 @@ import snippets
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["MINIM_BUILD"])
 MODEL = "examples/models/minim-tiny-q8_0.gguf"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples/README.md"])
-PROGRAMS = {"minim": "examples/minim/minim", "minim-server": "examples/server/minim-server", "minim-bench": "tests/bench/minim-bench"}
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples/README.md", ROOT / "apps/README.md"])
+PROGRAMS = {"minim": "apps/minim/minim", "minim-server": "apps/server/minim-server", "minim-bench": "tests/bench/minim-bench"}
 SECONDS = 300
 
 
@@ -124,7 +124,7 @@ class Snippets(unittest.TestCase):
                     if help_text is not None:
                         self.assertEqual(snippets.unknown_options(words[1:], help_text), [])
                         n_checked += 1
-                    elif re.match(r"(tools|tests|examples|\.ci)/", words[0]):
+                    elif re.match(r"(tools|tests|apps|examples|\.ci)/", words[0]):
                         self.assertTrue(os.access(ROOT / words[0], os.X_OK), f"{words[0]} is no program")
                     elif "/" not in words[0] and words[0] in ("cmake", "ctest") and "--preset" in words:
                         presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]

@@ -21,7 +21,7 @@ put() {  # FILE [NAME]: to build/NAME there
     strip "$stage/build/${2:-$1}" 2> /dev/null || :  # a script cannot be
 }
 
-for program in libminim.so.0 minim-0/libminim-cuda.so examples/minim/minim tests/bench/minim-bench tests/gpu/gpu_test \
+for program in libminim.so.0 minim-0/libminim-cuda.so apps/minim/minim tests/bench/minim-bench tests/gpu/gpu_test \
     tests/gpu/gpu_selfcheck tests/gpu/gpu_stress_test; do
     put "$program"
 done

@@ -40,7 +40,7 @@ export MINIM_PLUGIN_PATH=$build/minim-0
 export MINIM_TEST_MODELS=$build/tests/models
 export PATH="$PATH:/usr/local/cuda/bin"
 
-minim=$build/examples/minim/minim
+minim=$build/apps/minim/minim
 bench=$build/tests/bench/minim-bench
 gpu_test=$build/tests/gpu/gpu_test
 model=examples/models/minim-tiny-q8_0.gguf

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the plans of a `minim` program with cases such as those of seeds.json.
 
-    check_plan.py build/release/examples/minim/minim [cases.json] [--only TEXT] [--speeds] [--folder FOLDER]
+    check_plan.py build/release/apps/minim/minim [cases.json] [--only TEXT] [--speeds] [--folder FOLDER]
 
 Makes the sparse checkpoints it needs (up to 50 MB on disk each) in FOLDER, and prints what is wrong with each plan. minim.h (minim_plan_make)
 describes the plan's JSON.

@@ -25,7 +25,7 @@ import project
 
 TARGETS = "tests/fuzz"
 SHORTEST = 10  # seconds that are worth starting a fuzzer for
-OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUILD_EXAMPLES=OFF", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUILD_PROGRAMS=OFF", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
            "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"]
 
 

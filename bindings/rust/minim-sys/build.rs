@@ -19,7 +19,7 @@ fn run(command: &mut Command) -> String {
 fn build_library() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let build = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR")).join("build");
-    let options = ["BUILD_TESTING", "MINIM_BUILD_EXAMPLES", "MINIM_BUILD_SHARED", "MINIM_CUDA", "MINIM_HWLOC", "MINIM_WERROR"];
+    let options = ["BUILD_TESTING", "MINIM_BUILD_PROGRAMS", "MINIM_BUILD_SHARED", "MINIM_CUDA", "MINIM_HWLOC", "MINIM_WERROR"];
     run(Command::new("cmake")
         .arg("-S")
         .arg(&sources)

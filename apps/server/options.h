@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the command line: those of examples/options.
+// The options of the command line: those of apps/options.
 #pragma once
 
 #include "options/options.h"
 
-namespace cli {
+namespace server {
 
-using program::Command;
 using program::Options;
+using program::SamplingDefaults;
 using program::UsageError;
 
-}  // namespace cli
+}  // namespace server

@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "../memory_text.h"
 #include "chat_prompt.h"
 #include "commands.h"
 #include "input.h"
+#include "memory_text.h"
 #include "open_model.h"
 #include "output.h"
 #include "prediction.h"

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "../memory_text.h"
 #include "http/event_loop.h"
+#include "memory_text.h"
 #include "options.h"
 #include "options/parse.h"
 #include "request_log.h"
