@@ -40,7 +40,7 @@ std::vector<chat::Segment> rendered(const minim_model* model, const char* messag
                                     const minim_chat_params& params) {
     const OpenModel& open = required(model, "model").open;
     const chat::Template& chat_template =
-        open.model->chat_templates().find(optional_text(params.template_name), has_tools(params));
+        open.model->text().chat_templates().find(optional_text(params.template_name), has_tools(params));
     std::vector<std::string> unread;
     chat::RenderOptions options = options_of(params);
     options.unread_variables = &unread;
@@ -73,7 +73,7 @@ void tokenize_to(const minim_model* model, const char* messages, const minim_cha
     const bool of_template = specials == MINIM_SPECIALS_TEMPLATE;
     const tokenizer::Specials user_specials = of_template ? tokenizer::Specials::none : specials_of(specials);
     const std::vector<chat::Segment> segments = rendered(model, messages, params);
-    const tokenizer::Tokenizer& tokenizer = model->model().tokenizer();
+    const tokenizer::Tokenizer& tokenizer = model->model().text().tokenizer();
     *out = new minim_tokens{of_template ? model::chat_tokens_of_template(tokenizer, segments)
                                         : model::chat_tokens(tokenizer, segments, user_specials)};
 }
@@ -117,7 +117,7 @@ minim_status minim_chat_opens_thinking(const minim_model* model, const int32_t* 
                                        int32_t* opens, minim_error* err) {
     return guard(err, [&] {
         required(opens, "opens") = 0;
-        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().tokenizer();
+        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
         std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
         const auto think_open = tokenizer.find(chat::markup::k_think_open);
         const auto is_space = [&](int32_t id) {

@@ -50,10 +50,10 @@ std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool
 minim_constraint* compiled(const minim_model& model, Grammar grammar, const minim_constraint_params& params,
                            std::optional<int32_t> opens_with = std::nullopt) {
     const auto open = std::make_shared<const OpenModel>(model.open);
-    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(open, &open->model->tokenizer());
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(open, &open->model->text().tokenizer());
     const auto starts_after = first_token(*tokenizer, params.starts_after);
     return new minim_constraint{std::make_shared<const constraint::Constraint>(
-        std::move(grammar), tokenizer, open->model->token_trie(), starts_after, opens_with)};
+        std::move(grammar), tokenizer, open->model->text().token_trie(), starts_after, opens_with)};
 }
 
 // Compiles a grammar for output other than tool calls.
@@ -122,7 +122,7 @@ minim_status minim_constraint_from_grammar_n(minim_model* model, const char* gra
         required(out, "out") = nullptr;
         const minim_model& of = required(model, "model");
         const std::string_view text = text_argument(grammar, length, "grammar");
-        *out = compiled_form(of, constraint::grammar_of_gbnf(text, &of.model().tokenizer()), params);
+        *out = compiled_form(of, constraint::grammar_of_gbnf(text, &of.model().text().tokenizer()), params);
     });
 }
 
@@ -161,12 +161,12 @@ minim_status minim_constraint_from_tools(minim_model* model, const char* tools, 
         const minim_constraint_params read = read_params(params);
         const bool are_optional = flag(read.calls_are_optional, "calls_are_optional");
         choice.relaxes = flag(read.relax, "relax");
-        const auto opens_with = opening_token(of.model().tokenizer(), are_optional);
+        const auto opens_with = opening_token(of.model().text().tokenizer(), are_optional);
         std::vector<std::string> left_out;
         const auto compile = [&] {
             left_out.clear();
             Grammar grammar =
-                constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer(), &left_out);
+                constraint::grammar_of_tool_calls(parsed, choice, of.model().text().tokenizer(), &left_out);
             return compiled(of, std::move(grammar), read, opens_with);
         };
         try {

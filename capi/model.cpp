@@ -11,6 +11,7 @@
 #include "backend/device_memory.h"
 #include "handles.h"
 #include "kv_format.h"
+#include "model/bind.h"
 #include "model/expert_profile.h"
 #include "placement/devices.h"
 #include "placement/open_devices.h"
@@ -125,7 +126,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
-        options.engine_tokenizer = flag(p.engine_tokenizer, "engine_tokenizer");
+        options.text.engine_tokenizer = flag(p.engine_tokenizer, "engine_tokenizer");
         options.prefault = flag(p.prefault, "prefault");
         options.expand = expand_of(p.expand);
         options.packed_file = packed_file_of(p.packed_file);
@@ -136,7 +137,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         }
         options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
-        options.chat_template = chat_template_of(p.chat_template);
+        options.text.chat_template = chat_template_of(p.chat_template);
         // The runtime outlives its models (OpenModel), and so does its log.
         placement::OpenedDevices opened =
             placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);
@@ -184,7 +185,7 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.expert_ff = config.expert_ff;
         info.n_vocab = config.n_vocab;
         info.n_context_train = config.n_context_train;
-        info.n_parameters = m.n_parameters();
+        info.n_parameters = model::parameter_count(m.weight_specs());
         info.weight_bytes = weight_bytes(m.checkpoint());
         info.kv_token_bytes_f16 =
             static_cast<uint64_t>(config.n_layer * 2 * config.n_head_kv * config.head_dim * 2);

@@ -44,7 +44,7 @@ minim_status minim_sampling_set_recommended(minim_sampling* sampling, const mini
     return guard(err, [&] {
         const SamplingWriter writer(required(sampling, "sampling"));
         const model::RecommendedSampling& recommended =
-            required(model, "model").model().recommended_sampling();
+            required(model, "model").model().text().recommended_sampling();
         engine::GenerateParams& params = writer.params();
         engine::set_option(params, "temperature", recommended.temperature);
         engine::set_option(params, "top_p", recommended.top_p);

@@ -35,7 +35,7 @@ minim_status minim_tokenize(const minim_model* model, const char* text, size_t l
                             minim_tokens** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().tokenizer();
+        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
         *out = new minim_tokens{tokenizer.encode(text_argument(text, length, "text"), specials_of(specials))};
     });
 }
@@ -44,7 +44,7 @@ minim_status minim_detokenize(const minim_model* model, const int32_t* ids, size
                               int32_t skip_special, minim_text** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().tokenizer();
+        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
         *out = new minim_text{
             tokenizer.decode(ids_argument(ids, count, "ids"), flag(skip_special, "skip_special"))};
     });
@@ -52,7 +52,7 @@ minim_status minim_detokenize(const minim_model* model, const int32_t* ids, size
 
 int32_t minim_token_attributes(const minim_model* model, int32_t id) {
     if (model == nullptr || id < 0 || id >= model->model().config().n_vocab) return -1;
-    const tokenizer::Tokenizer& tokenizer = model->model().tokenizer();
+    const tokenizer::Tokenizer& tokenizer = model->model().text().tokenizer();
     if (id >= tokenizer.n_tokens()) return MINIM_TOKEN_UNUSED;
     int32_t attributes = 0;
     const TokenType type = tokenizer.token_type(id);
@@ -67,7 +67,8 @@ int32_t minim_token_attributes(const minim_model* model, int32_t id) {
 minim_status minim_token_text(const minim_model* model, int32_t id, minim_text** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = new minim_text{std::string(required(model, "model").model().tokenizer().token_bytes(id))};
+        *out =
+            new minim_text{std::string(required(model, "model").model().text().tokenizer().token_bytes(id))};
     });
 }
 
@@ -86,7 +87,7 @@ minim_status minim_decoder_push(minim_decoder* decoder, int32_t id, const char**
         const Use use(d);
         required(text, "text");
         required(length, "length");
-        const tokenizer::Tokenizer& tokenizer = d.open.model->tokenizer();
+        const tokenizer::Tokenizer& tokenizer = d.open.model->text().tokenizer();
         const bool hidden = d.skip_special && tokenizer.is_special(id);
         d.text = hidden ? std::string() : d.stream.push(tokenizer.token_bytes(id));
         *text = d.text.c_str();

@@ -15,15 +15,15 @@ uint64_t chance_seed() {
     return (static_cast<uint64_t>(device()) << 32) ^ device();
 }
 
-sampling::Params completed(const GenerateParams& params, const model::Model& model) {
+sampling::Params completed(const GenerateParams& params, const model::Text& text) {
     sampling::Params sampling = params.sampling;
     sampling.logprobs = sampling.logprobs || sampling.n_top_logprobs > 0;
     if (!params.has_seed) sampling.seed = chance_seed();
     // Penalising markup breaks tool calls.
-    if (!params.penalize_added_tokens) sampling.penalty_exempt_from = model.first_added_token();
+    if (!params.penalize_added_tokens) sampling.penalty_exempt_from = text.first_added_token();
     if (sampling.dry_multiplier > 0.0F)
-        for (const std::string& text : params.dry_breakers)
-            sampling.dry_breakers.push_back(model.dry_breaker(text));
+        for (const std::string& breaker : params.dry_breakers)
+            sampling.dry_breakers.push_back(text.dry_breaker(breaker));
     return sampling;
 }
 
@@ -33,25 +33,25 @@ GenerateParams::GenerateParams() {
     sampling.temperature = 0.0F;
 }
 
-Answer::Answer(const model::Model& model, const GenerateParams& params)
-    : model_(model),
+Answer::Answer(const model::Text& text, const GenerateParams& params)
+    : text_(text),
       params_(params),
-      sampler_(completed(params, model), static_cast<int32_t>(model.config().n_vocab), model.unused_rows()),
+      sampler_(completed(params, text), static_cast<int32_t>(text.unused_rows().size()), text.unused_rows()),
       drafter_(params.n_draft),
-      reasoning_(model.tokenizer(), params.max_reasoning),
-      tool_block_(model.tokenizer()),
+      reasoning_(text.tokenizer(), params.max_reasoning),
+      tool_block_(text.tokenizer()),
       loops_(params.n_loop),
       stops_(params.stop_texts) {
-    const int64_t n_vocab = model.config().n_vocab;
+    const int64_t n_vocab = std::ssize(text.unused_rows());
     for (const int32_t id : params.stop_tokens) {
         if (id < 0 || id >= n_vocab)
             fail(Status::invalid, "stop token {} is out of range; ids go to {}", id, n_vocab - 1);
     }
     end_tokens_ = params.stop_tokens;
-    const std::span<const int32_t> eog = model.tokenizer().eog_ids();
+    const std::span<const int32_t> eog = text.tokenizer().eog_ids();
     if (!params.ignore_end) end_tokens_.insert(end_tokens_.end(), eog.begin(), eog.end());
     if (params.constraint) {
-        if (&params.constraint->tokenizer() != &model.tokenizer())
+        if (&params.constraint->tokenizer() != &text.tokenizer())
             fail(Status::invalid, "the constraint was made for another model");
         matcher_.emplace(params.constraint, n_vocab, end_tokens_);
     }
@@ -134,7 +134,7 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
     if (matcher_) matcher_->accept(token);
     ++n_chosen_;
 
-    const tokenizer::Tokenizer& tokenizer = model_.tokenizer();
+    const tokenizer::Tokenizer& tokenizer = text_.tokenizer();
     const bool is_text = tokenizer.token_type(token) != tokenizer::TokenType::control;
     const std::string piece = is_text ? decoder_.push(tokenizer.token_bytes(token)) : std::string();
     decoded_bytes_ += piece.size();

@@ -20,7 +20,7 @@
 #include "engine/loop_detector.h"
 #include "engine/reasoning.h"
 #include "engine/tool_block.h"
-#include "model/model.h"
+#include "model/text.h"
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
 #include "tokenizer/stream_decoder.h"
@@ -93,9 +93,8 @@ inline int64_t microseconds(std::chrono::steady_clock::duration duration) {
 
 class Answer {
   public:
-    // Throws invalid for a parameter out of range or a constraint of another model. The model must outlive the
-    // answer.
-    Answer(const model::Model& model, const GenerateParams& params);
+    // Throws invalid for a parameter out of range or a constraint of another model. The text must outlive the answer.
+    Answer(const model::Text& text, const GenerateParams& params);
 
     // Sets the tokens before the answer, which penalties use.
     void follow(std::span<const int32_t> tokens);
@@ -140,7 +139,7 @@ class Answer {
     void release_settled();
     void release_front();
 
-    const model::Model& model_;
+    const model::Text& text_;
     GenerateParams params_;
     sampling::Sampler sampler_;
     Drafter drafter_;

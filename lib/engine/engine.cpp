@@ -108,7 +108,7 @@ std::string text_of(const model::Model& model, const EngineParams& params) {
 }  // namespace
 
 Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order)
-    : request(std::move(r)), order(n_order), answer(model, request->params().generate) {
+    : request(std::move(r)), order(n_order), answer(model.text(), request->params().generate) {
     sequence.tokens.assign(request->prompt().begin(), request->prompt().end());
     sequence.answer = &answer;
     answer.follow(sequence.tokens);

@@ -7,7 +7,7 @@ using Clock = std::chrono::steady_clock;
 
 Generation::Generation(Session& session, const GenerateParams& params, std::span<const int32_t> prompt,
                        const CancelToken* cancel)
-    : session_(session), answer_(session.model(), params) {
+    : session_(session), answer_(session.model().text(), params) {
     state_.seed = answer_.seed();
     state_.n_prompt = static_cast<int64_t>(prompt.size());
     session.reserve_drafts(params.n_draft);

@@ -12,8 +12,6 @@
 #include "model/fingerprint.h"
 #include "model/headers.h"
 #include "model/roles.h"
-#include "model/side_file.h"
-#include "model/vocabulary.h"
 #include "runtime/step_space.h"
 #include "weights/finite.h"
 #include "weights/mapped.h"
@@ -22,30 +20,6 @@ namespace minim::model {
 namespace {
 
 using checkpoint::Checkpoint;
-
-tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) return vocabulary_from_gguf(checkpoint.metadata(), log);
-    return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
-                                           side_file(checkpoint, "tokenizer_config.json", false),
-                                           side_file(checkpoint, "generation_config.json", false), log,
-                                           side_file(checkpoint, "config.json", false));
-}
-
-// Returns 1 for each row of the vocabulary that has no token of its own (padding), 0 for the others.
-std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, int64_t n_vocab) {
-    std::vector<uint8_t> unused(n_vocab, 1);
-    for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
-        unused[id] = tokenizer.token_type(id) == tokenizer::TokenType::unused ? 1 : 0;
-    }
-    return unused;
-}
-
-// Returns the first id of the added tokens at the end of the vocabulary, after the last ordinary token.
-int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
-    int32_t first = tokenizer.n_tokens();
-    while (first > 0 && !tokenizer::is_ordinary(tokenizer.token_type(first - 1))) --first;
-    return first;
-}
 
 // Returns the placement, if it has all layers of the model.
 runtime::Placement checked(runtime::Placement placement, const Config& config) {
@@ -67,6 +41,33 @@ ExpertUses profile_of(const std::string& path, const Config& config, const Logge
     }
 }
 
+// Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
+bool map_files(Checkpoint& checkpoint, const OpenOptions& options, const Logger& log) {
+    throw_if_cancelled(options.cancel, "loading");
+    if (options.residence != checkpoint::HostStorage::owned) {
+        try {
+            checkpoint.map();
+            return true;
+        } catch (const Error& error) {
+            if (error.reason() != Reason::io) throw;
+            log.warning("{}; weights are read into memory", error.what());
+        }
+    }
+    checkpoint.check_sizes();
+    return false;
+}
+
+// Checks norms, biases and routers, which are small beside the other weights: NaN in a router or its bias would only change
+// which experts are chosen. Other weights show theirs in the logits. Throws format.
+void check_small_weights(const Checkpoint& checkpoint, std::span<const weights::WeightSpec> specs) {
+    const weights::Reader reader(checkpoint);
+    for (const weights::WeightSpec& weight : specs) {
+        if (weight.use != weights::Use::vector && static_cast<Role>(weight.role) != Role::router) continue;
+        const std::string why = weights::why_not_finite(reader, weight);
+        if (!why.empty()) fail_file(Reason::value, "the model's weights are not finite: {}", why);
+    }
+}
+
 }  // namespace
 
 Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
@@ -82,26 +83,11 @@ Model::Model(const std::string& path, const Place& place, const OpenOptions& opt
     : checkpoint_(Checkpoint::open(path, log)) {
     throw_if_cancelled(options.cancel, "loading");
     config_ = read_config(checkpoint_, log);
-    const auto rules =
-        options.engine_tokenizer ? tokenizer::PieceRules::gguf_engine : tokenizer::PieceRules::model;
-    tokenizer_.emplace(read_vocabulary(checkpoint_, log), rules, log);
-    chat_templates_ = ChatTemplates(checkpoint_, *tokenizer_, path, options.chat_template, log);
-    recommended_sampling_ = read_recommended_sampling(checkpoint_, log);
     specs_ = bind_weights(checkpoint_, config_, log);
-    n_parameters_ = parameter_count(specs_);
-
-    const auto n_tokens = static_cast<int64_t>(tokenizer_->n_tokens());
-    const bool disagrees = checkpoint_.kind() == Checkpoint::Kind::gguf ? n_tokens != config_.n_vocab
-                                                                        : n_tokens > config_.n_vocab;
-    if (disagrees) {
-        fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
-                  config_.n_vocab);
-    }
+    text_.emplace(checkpoint_, path, config_.n_vocab, options.text, log);
     const ExpertUses uses = profile_of(options.expert_profile, config_, log);
     placement_ = checked(place(config_, specs_), config_);
     load_weights(options, log);
-    unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
-    first_added_token_ = first_of_added_tokens(*tokenizer_);
     make_pools(options.expert_moves, uses, log);
     forward_.emplace(placement_.stages(), architecture_of(config_, weights_), pools_);
 }
@@ -117,22 +103,6 @@ int64_t Model::prompt_rows() const noexcept {
     return placement_.prompt_rows() > 0 ? placement_.prompt_rows() : runtime::k_default_step_rows;
 }
 
-// Maps the files unless the caller wants no mapping, or the system maps none of them. Returns whether they are mapped.
-bool Model::map_files(const OpenOptions& options, const Logger& log) {
-    throw_if_cancelled(options.cancel, "loading");
-    if (options.residence != checkpoint::HostStorage::owned) {
-        try {
-            checkpoint_.map();
-            return true;
-        } catch (const Error& error) {
-            if (error.reason() != Reason::io) throw;
-            log.warning("{}; weights are read into memory", error.what());
-        }
-    }
-    checkpoint_.check_sizes();
-    return false;
-}
-
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     const std::span<const runtime::Shard> shards = placement_.shards();
     parts_ = parts_of(placement_, specs_);
@@ -140,13 +110,13 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         if (parts_[s].host == nullptr)
             parts_[s].table_bytes = shards[s].expert_layers.size() * static_cast<uint64_t>(config_.n_expert) *
                                     sizeof(backend::ExpertPlace);
-    const bool is_mapped = map_files(options, log);
+    const bool is_mapped = map_files(checkpoint_, options, log);
     const auto residence =
         is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::HostStorage::owned;
     const std::vector<weights::Storage> storage =
         weights::choose_storage(parts_, residence, options.packed_file, log);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
-    check_small_weights();
+    check_small_weights(checkpoint_, specs_);
     weights::PlaceOptions place = {.packed_file = options.packed_file,
                                    .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
                                    .prefault = options.prefault,
@@ -159,17 +129,6 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
     weights_ = join(parts_, placed_, config_.n_layer);
     make_expert_tables();
-}
-
-// Checks norms, biases and routers, which are small beside the other weights: NaN in a router or its bias would only change
-// which experts are chosen. Other weights show theirs in the logits. Throws format.
-void Model::check_small_weights() const {
-    const weights::Reader reader(checkpoint_);
-    for (const weights::WeightSpec& weight : specs_) {
-        if (weight.use != weights::Use::vector && static_cast<Role>(weight.role) != Role::router) continue;
-        const std::string why = weights::why_not_finite(reader, weight);
-        if (!why.empty()) fail_file(Reason::value, "the model's weights are not finite: {}", why);
-    }
 }
 
 // Writes the tables by which devices find the experts of a layer. They are in the device's memory, after the weights.
@@ -218,12 +177,6 @@ std::vector<WeightBlock> Model::host_blocks() const {
                 blocks.push_back({block});
     }
     return blocks;
-}
-
-std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {
-    const std::lock_guard lock(token_trie_mutex_);
-    if (!token_trie_) token_trie_ = std::make_shared<const constraint::TokenTrie>(*tokenizer_);
-    return token_trie_;
 }
 
 }  // namespace minim::model

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded model: configuration, tokenizer, chat template and weights on backends. Immutable, shared by sessions and
-// threads.
+// A loaded model: configuration, text (text.h), and weights on backends with the forward pass over them. Immutable, shared by
+// sessions and threads.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,18 +13,14 @@
 #include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "constraint/token_trie.h"
 #include "model/architecture.h"
-#include "model/chat_templates.h"
 #include "model/config.h"
-#include "model/dry_breakers.h"
 #include "model/expert_profile.h"
-#include "model/recommended_sampling.h"
+#include "model/text.h"
 #include "model/weights.h"
 #include "runtime/expert_pool.h"
 #include "runtime/forward_pass.h"
 #include "runtime/placement.h"
-#include "tokenizer/tokenizer.h"
 #include "weights/place.h"
 #include "weights/reader.h"
 
@@ -44,8 +39,7 @@ struct OpenOptions {
     runtime::ExpertMoves expert_moves =
         runtime::ExpertMoves::reproducible;  // for stages with room for a cache of experts
     std::string expert_profile = {};         // read if it exists (expert_profile.h); empty: none
-    std::string chat_template = {};          // text, in place of the checkpoint's templates; empty: none
-    bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
+    TextOptions text = {};
 };
 
 // Weights in host memory, read into it or mapped.
@@ -69,7 +63,7 @@ class Model {
 
     const Config& config() const noexcept { return config_; }
     const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
-    const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+    const Text& text() const noexcept { return *text_; }
     // Returns the sizes of a step, without its rows and context.
     backend::StepLimits shape() const { return shape_of(config_); }
     const runtime::Placement& placement() const noexcept { return placement_; }
@@ -78,8 +72,6 @@ class Model {
     const runtime::ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
     std::span<const weights::WeightSpec> weight_specs() const noexcept { return specs_; }
-    // Returns the number of parameters, without scales and zero points.
-    int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a shard
     std::vector<WeightBlock> host_blocks() const;
     const backend::HostDevice* host_backend() const noexcept;  // null if no layer is on the host
@@ -90,40 +82,17 @@ class Model {
     // Returns the rows of a step with a prompt, if the caller does not state them: those that the placement chose.
     int64_t prompt_rows() const noexcept;
 
-    // Returns one entry for each logit; 1 for padding of the vocabulary, which is not a token.
-    std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
-    // Returns the first id of the added tokens, which are at the end of the vocabulary: ids from here on are markup.
-    int32_t first_added_token() const noexcept { return first_added_token_; }
-
-    // Returns the tree of the vocabulary, for constraints. It is made at the first call: few models need one.
-    std::shared_ptr<const constraint::TokenTrie> token_trie() const;
-
-    const ChatTemplates& chat_templates() const noexcept { return chat_templates_; }
-    const RecommendedSampling& recommended_sampling() const noexcept { return recommended_sampling_; }
-
-    // Returns the tokens of a text that ends repetitions for DRY sampling.
-    std::shared_ptr<const sampling::DryBreaker> dry_breaker(const std::string& text) const {
-        return dry_breakers_.find(*tokenizer_, text);
-    }
-
   private:
-    bool map_files(const OpenOptions& options, const Logger& log);
     void load_weights(const OpenOptions& options, const Logger& log);
-    void check_small_weights() const;
     void make_expert_tables();
     void make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;
-    std::optional<tokenizer::Tokenizer> tokenizer_;
-    std::vector<uint8_t> unused_rows_;
-    int32_t first_added_token_ = 0;
-    ChatTemplates chat_templates_;
-    RecommendedSampling recommended_sampling_;
+    std::optional<Text> text_;
     uint64_t fingerprint_ = 0;
     runtime::Placement placement_;
     std::vector<weights::WeightSpec> specs_;
-    int64_t n_parameters_ = 0;
     std::vector<weights::Part> parts_;                // a shard
     std::vector<weights::PlacedPart> placed_;         // a shard
     std::vector<weights::WeightBytes> weight_bytes_;  // a shard
@@ -131,9 +100,6 @@ class Model {
     std::optional<weights::Reader> reader_;                    // of pools
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage
     std::optional<runtime::ForwardPass> forward_;
-    mutable DryBreakers dry_breakers_;
-    mutable std::mutex token_trie_mutex_;
-    mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;
 };
 
 }  // namespace minim::model

@@ -25,7 +25,7 @@ double negative_log_likelihood(const float* logits, size_t n_vocab, int32_t toke
 
 double perplexity(const std::shared_ptr<const model::Model>& model, const std::string& text,
                   Format kv = Format::f16) {
-    const std::vector<int32_t> ids = model->tokenizer().encode(text, tokenizer::Specials::exact);
+    const std::vector<int32_t> ids = model->text().tokenizer().encode(text, tokenizer::Specials::exact);
     const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
     double total = 0.0;
     size_t count = 0;

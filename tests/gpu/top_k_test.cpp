@@ -121,7 +121,7 @@ Written from_top_k(const std::shared_ptr<const model::Model>& model, const engin
 
 Written from_rows(const std::shared_ptr<const model::Model>& model, const engine::GenerateParams& params) {
     engine::Session session = make_session(model);
-    engine::Answer answer(*model, params);
+    engine::Answer answer(model->text(), params);
     session.eval(some_ids(6), false, {}, nullptr);
     answer.follow(session.tokens());
     Written written;

@@ -101,9 +101,9 @@ std::vector<GenerateParams> all_settings(int64_t n_vocab) {
 }
 
 std::shared_ptr<const constraint::Constraint> letters(const std::shared_ptr<const model::Model>& model) {
-    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->tokenizer());
-    return std::make_shared<const constraint::Constraint>(constraint::grammar_of_regex("[a-z ]{1,20}"),
-                                                          tokenizer, model->token_trie(), std::nullopt);
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
+    return std::make_shared<const constraint::Constraint>(
+        constraint::grammar_of_regex("[a-z ]{1,20}"), tokenizer, model->text().token_trie(), std::nullopt);
 }
 
 uint64_t bytes_to_host(const Devices& devices) {

@@ -31,9 +31,9 @@ constexpr const char* k_schema = R"({"type": "object", "properties": {
 std::shared_ptr<const constraint::Constraint> made_of(
     constraint::Grammar grammar, std::optional<int32_t> starts_after = {},
     const std::shared_ptr<const model::Model>& model = bundled_model()) {
-    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->tokenizer());
-    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer, model->token_trie(),
-                                                          starts_after);
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
+    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer,
+                                                          model->text().token_trie(), starts_after);
 }
 
 std::shared_ptr<const constraint::Constraint> schema_constraint(const char* schema,
@@ -64,7 +64,7 @@ void check_fits(const std::string& text) {
 }
 
 int32_t token_of(const char* text) {
-    return bundled_model()->tokenizer().find(text).value();
+    return bundled_model()->text().tokenizer().find(text).value();
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ TEST_CASE("a tool is called where one must be") {
     const auto tools = json::parse(k_tools, "tools", json::Source::argument);
     GenerateParams params = sampled(5);
     params.constraint = made_of(constraint::grammar_of_tool_calls(tools, {.name = "", .is_single = true},
-                                                                  bundled_model()->tokenizer()));
+                                                                  bundled_model()->text().tokenizer()));
     const Answer call = answer(prompt(), params);
     INFO(call.text);
     const size_t open = call.text.find("<invoke name=\"weather\">\n<parameter name=\"city\">");

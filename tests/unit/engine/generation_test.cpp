@@ -134,8 +134,8 @@ TEST_CASE("a finished answer can be followed by the next question") {
     Session session = make_session();
     answer(session, prompt());
     const auto before = tokens_of(session);
-    auto next = bundled_model()->tokenizer().encode("[e~[\n]~b]user\nWhat is 2 + 2?[e~[\n]~b]ai\n<think>\n",
-                                                    tokenizer::Specials::exact);
+    auto next = bundled_model()->text().tokenizer().encode(
+        "[e~[\n]~b]user\nWhat is 2 + 2?[e~[\n]~b]ai\n<think>\n", tokenizer::Specials::exact);
     const Answer second = answer(session, next);
     auto whole = before;
     whole.insert(whole.end(), next.begin(), next.end());
@@ -273,7 +273,7 @@ TEST_CASE("padding rows are never chosen, however hot the sampling") {
     params.max_tokens = 300;
     params.ignore_end = true;
     for (const int32_t id : answer(prompt(), params).ids) {
-        REQUIRE(bundled_model()->tokenizer().token_type(id) != tokenizer::TokenType::unused);
+        REQUIRE(bundled_model()->text().tokenizer().token_type(id) != tokenizer::TokenType::unused);
     }
 }
 

@@ -38,7 +38,7 @@ bool is_utf8(std::string_view text) {
 }
 
 bool ends_inside_character(const std::vector<int32_t>& ids) {
-    const std::string bytes = bundled_model()->tokenizer().decode_bytes(ids, true);
+    const std::string bytes = bundled_model()->text().tokenizer().decode_bytes(ids, true);
     return !is_utf8(bytes);
 }
 
@@ -47,7 +47,7 @@ bool ends_inside_character(const std::vector<int32_t>& ids) {
 TEST_CASE("each token of a plain answer brings its own text at once") {
     REQUIRE(greedy().text.size() > 20);
     for (size_t i = 0; i < greedy().ids.size(); ++i) {
-        CHECK(greedy().texts[i] == bundled_model()->tokenizer().token_bytes(greedy().ids[i]));
+        CHECK(greedy().texts[i] == bundled_model()->text().tokenizer().token_bytes(greedy().ids[i]));
     }
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("a character that several tokens spell is reported whole") {
     const Answer emoji = answer(emoji_prompt());
     INFO(emoji.text);
     CHECK(emoji.text.find("\U0001F437") != std::string::npos);
-    CHECK(emoji.text == bundled_model()->tokenizer().decode(emoji.ids, true));
+    CHECK(emoji.text == bundled_model()->text().tokenizer().decode(emoji.ids, true));
     bool was_split = false;
     for (size_t i = 0; i < emoji.ids.size(); ++i) {
         CHECK(is_utf8(emoji.texts[i]));

@@ -24,7 +24,7 @@ using engine::LoopDetector;
 namespace {
 
 std::vector<int32_t> encode(const std::string& text) {
-    return bundled_model()->tokenizer().encode(text, tokenizer::Specials::exact);
+    return bundled_model()->text().tokenizer().encode(text, tokenizer::Specials::exact);
 }
 
 // Returns parameters with which the model can neither close its reasoning nor end.
@@ -66,7 +66,7 @@ void check_blocks(const std::vector<int32_t>& ids, int64_t budget) {
 }
 
 engine::Reasoning after(const std::vector<int32_t>& text, int64_t budget) {
-    engine::Reasoning reasoning(bundled_model()->tokenizer(), budget);
+    engine::Reasoning reasoning(bundled_model()->text().tokenizer(), budget);
     for (const int32_t id : text) reasoning.follow(id);
     return reasoning;
 }
@@ -83,9 +83,9 @@ std::vector<int32_t> due(const engine::Reasoning& reasoning) {
 
 std::shared_ptr<const constraint::Constraint> constraint_of(constraint::Grammar grammar) {
     const auto model = bundled_model();
-    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->tokenizer());
-    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer, model->token_trie(),
-                                                          std::nullopt);
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
+    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer,
+                                                          model->text().token_trie(), std::nullopt);
 }
 
 }  // namespace

@@ -25,9 +25,10 @@ std::shared_ptr<const model::Model> bundled_model(std::string_view backend) {
 std::vector<int32_t> question(const std::string& text) {
     const auto model = bundled_model();
     const std::string messages = R"([{"role": "user", "content": ")" + text + R"("}])";
-    return model::chat_tokens(model->tokenizer(),
-                              chat::render(model->chat_templates().find("", false), messages, "", "", {}),
-                              tokenizer::Specials::exact);
+    return model::chat_tokens(
+        model->text().tokenizer(),
+        chat::render(model->text().chat_templates().find("", false), messages, "", "", {}),
+        tokenizer::Specials::exact);
 }
 
 engine::Session make_session(int64_t n_context, int64_t n_ubatch) {

@@ -18,7 +18,7 @@ constexpr int32_t k_end_of_turn = 2004;  // [e~[
 
 const tokenizer::Tokenizer& bundled_tokenizer() {
     static const auto model = open_model(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf");
-    return model->tokenizer();
+    return model->text().tokenizer();
 }
 
 std::vector<int32_t> ids_of(const std::vector<chat::Segment>& segments, Specials specials) {

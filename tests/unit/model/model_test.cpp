@@ -52,11 +52,11 @@ TEST_CASE("a safetensors folder and the GGUF made of it are the same model") {
     CHECK(folder->config().n_expert == gguf->config().n_expert);
     CHECK(folder->config().n_vocab == gguf->config().n_vocab);
     CHECK(folder->config().rotary_dim == gguf->config().rotary_dim);
-    CHECK(folder->chat_templates().default_text() == gguf->chat_templates().default_text());
+    CHECK(folder->text().chat_templates().default_text() == gguf->text().chat_templates().default_text());
 
     const std::string text = "The capital of Peru is Lima. \U0001F437 1 + 1 = 2";
-    const auto ids = gguf->tokenizer().encode(text, tokenizer::Specials::exact);
-    CHECK(folder->tokenizer().encode(text, tokenizer::Specials::exact) == ids);
+    const auto ids = gguf->text().tokenizer().encode(text, tokenizer::Specials::exact);
+    CHECK(folder->text().tokenizer().encode(text, tokenizer::Specials::exact) == ids);
     CHECK(same_bits(logits_of(*folder, ids), logits_of(*gguf, ids)));
 }
 
@@ -120,9 +120,9 @@ TEST_CASE("a checkpoint without a chat template says so when one is asked for") 
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
     CHECK(lines.holding("has no chat template") == 1);
-    CHECK(model->chat_templates().default_text().empty());
+    CHECK(model->text().chat_templates().default_text().empty());
     expect_error(Status::unsupported, "m.gguf has no chat template",
-                 [&] { model->chat_templates().find("", false); });
+                 [&] { model->text().chat_templates().find("", false); });
 }
 
 TEST_CASE("a chat template that cannot be run is refused when asked for, and the model opens") {
@@ -133,8 +133,8 @@ TEST_CASE("a chat template that cannot be run is refused when asked for, and the
     tiny.write(folder / "m.gguf");
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
-    CHECK(model->chat_templates().default_text() == tiny.chat_template);
-    const auto error = error_of([&] { model->chat_templates().find("", false); });
+    CHECK(model->text().chat_templates().default_text() == tiny.chat_template);
+    const auto error = error_of([&] { model->text().chat_templates().find("", false); });
     REQUIRE(error);
     CHECK(error->status() == Status::unsupported);
     CHECK(lines.holding(error->what()) == 1);
@@ -147,7 +147,7 @@ TEST_CASE("the family's chat template is recognised") {
     tiny.write(folder / "m.gguf");
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
-    CHECK(model->chat_templates().find("", false).reads("model_identity"));
+    CHECK(model->text().chat_templates().find("", false).reads("model_identity"));
     CHECK(lines.holding("template") == 0);
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("chat templates of a GGUF file are found by name") {
     gguf.write(folder / "m.gguf");
     const auto model = open_model(folder / "m.gguf");
     const auto prompt = [&](std::string_view name, std::string_view tools) {
-        const chat::Template& found = model->chat_templates().find(name, !tools.empty());
+        const chat::Template& found = model->text().chat_templates().find(name, !tools.empty());
         return chat::join(chat::render(found, "[]", tools, "", {}));
     };
     CHECK(prompt("", "") == "D");
@@ -169,7 +169,7 @@ TEST_CASE("chat templates of a GGUF file are found by name") {
     CHECK(prompt("short", "").starts_with("S"));
     CHECK(prompt("short", "").size() > 1);
     expect_error(Status::not_found, "has no chat template 'long'; it has 'default', 'tool_use', 'short'",
-                 [&] { model->chat_templates().find("long", false); });
+                 [&] { model->text().chat_templates().find("long", false); });
 }
 
 TEST_CASE("a chat template in tokenizer_config.json counts where there is no file of its own") {
@@ -179,7 +179,7 @@ TEST_CASE("a chat template in tokenizer_config.json counts where there is no fil
     auto config = nlohmann::json::parse(text_of(k_folder + "/tokenizer_config.json"));
     config["chat_template"] = text_of(k_folder + "/chat_template.jinja");
     replace_file(folder, "tokenizer_config.json", config.dump());
-    CHECK(open_model(folder.path())->chat_templates().default_text() ==
+    CHECK(open_model(folder.path())->text().chat_templates().default_text() ==
           config["chat_template"].get<std::string>());
 }
 
@@ -360,10 +360,10 @@ TEST_CASE("a triggered token cancels the load") {
 }
 
 TEST_CASE("the tokenizer follows the model's rules unless the engine's are asked for") {
-    CHECK(open_with(k_bf16, {})->tokenizer().rules() == tokenizer::PieceRules::model);
+    CHECK(open_with(k_bf16, {})->text().tokenizer().rules() == tokenizer::PieceRules::model);
     model::OpenOptions options;
-    options.engine_tokenizer = true;
-    CHECK(open_with(k_bf16, options)->tokenizer().rules() == tokenizer::PieceRules::gguf_engine);
+    options.text.engine_tokenizer = true;
+    CHECK(open_with(k_bf16, options)->text().tokenizer().rules() == tokenizer::PieceRules::gguf_engine);
 }
 
 TEST_CASE(
