@@ -118,7 +118,7 @@ minim_status minim_output_parser_delta(minim_output_parser* parser, size_t index
         if (index >= of.parser.n_deltas())
             fail(Status::invalid, "delta {} does not exist: the last call brought {}", index,
                  of.parser.n_deltas());
-        const chat::OutputDelta delta = of.parser.delta(index);
+        const chat::OutputDelta& delta = of.parser.delta(index);
         minim_output_delta result = MINIM_OUTPUT_DELTA_INIT;
         result.kind = kind_of(delta.kind);
         result.index = delta.index;

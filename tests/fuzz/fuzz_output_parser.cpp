@@ -32,16 +32,16 @@ ParsedOutput sum_of(std::string_view bytes, bool any_tools, const ParserOptions&
     ParsedOutput output;
     const auto add = [&] {
         for (size_t i = 0; i < parser.n_deltas(); ++i) {
-            const OutputDelta delta = parser.delta(i);
+            const OutputDelta& delta = parser.delta(i);
             if (delta.kind == OutputDelta::Kind::tool_call) {
-                if (delta.has_name) output.calls.push_back({std::string(delta.name), {}});
+                if (delta.has_name) output.calls.push_back({delta.name, {}});
                 require(delta.index + 1 == static_cast<int32_t>(output.calls.size()));
                 output.calls.back().arguments += delta.text;
                 continue;
             }
             require(!delta.text.empty());
             auto& text = delta.kind == OutputDelta::Kind::reasoning ? output.reasoning : output.content;
-            text = text.value_or("") + std::string(delta.text);
+            text = text.value_or("") + delta.text;
         }
     };
     for (size_t at = 0; at < bytes.size(); at += step) {

@@ -79,11 +79,11 @@ struct Collected {
 
     void add(const OutputParser& parser) {
         for (size_t i = 0; i < parser.n_deltas(); ++i) {
-            const OutputDelta delta = parser.delta(i);
+            const OutputDelta& delta = parser.delta(i);
             if (delta.kind == OutputDelta::Kind::tool_call) {
                 if (delta.has_name) {
                     CHECK(delta.index == static_cast<int32_t>(output.calls.size()));
-                    output.calls.push_back({std::string(delta.name), {}});
+                    output.calls.push_back({delta.name, {}});
                 }
                 REQUIRE(delta.index + 1 == static_cast<int32_t>(output.calls.size()));
                 output.calls.back().arguments += delta.text;
@@ -92,7 +92,7 @@ struct Collected {
             CHECK(!delta.text.empty());
             CHECK(delta.index == -1);
             auto& text = delta.kind == OutputDelta::Kind::reasoning ? output.reasoning : output.content;
-            text = text.value_or("") + std::string(delta.text);
+            text = text.value_or("") + delta.text;
         }
     }
 };
