@@ -17,11 +17,6 @@ using Clock = Request::Clock;
 
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 
-// A step can be ended only between layers. This is the longest time between two such checks, so that other requests
-// wait for less than 100 ms.
-constexpr auto k_longest_wait = std::chrono::milliseconds(80);
-constexpr int64_t k_first_prompt_rows = 64;
-
 // Returns the sizes of the engine: as its parameters say, or what fits.
 placement::EngineSizes sizes_of(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
@@ -107,39 +102,17 @@ std::string text_of(const model::Model& model, const EngineParams& params) {
 
 }  // namespace
 
-Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order)
-    : request(std::move(r)), order(n_order), answer(model.text(), request->params().generate) {
-    sequence.tokens.assign(request->prompt().begin(), request->prompt().end());
-    sequence.answer = &answer;
-    answer.follow(sequence.tokens);
-    state.n_prompt = sequence.n_tokens();
-    state.seed = answer.seed();
-}
-
-bool Engine::Work::goes_before(const Work& other) const {
-    return priority() != other.priority() ? priority() > other.priority() : order < other.order;
-}
-
-void Engine::move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept {
-    const auto place =
-        std::ranges::find_if(to, [&](const auto& other) { return (*work)->goes_before(*other); });
-    to.splice(place, from, work);
-}
-
 Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log)
     : model_(std::move(model)),
       params_(with_sizes(params, sizes_of(*model_, checked(params, *model_), log))),
       sizes_text_(text_of(*model_, params_)),
       log_(log),
-      n_pages_(kv::page_count(params_.n_kv_tokens)),
-      n_context_(params_.n_context),
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
-      prefixes_(pool_),
-      scheduler_(model_, params_.n_batch, n_context_,
+      scheduler_(model_, params_.n_batch, params_.n_context,
                  std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
-      n_prompt_rows_(std::min(params_.n_batch, k_first_prompt_rows)) {
-    pool_->keep_pages(n_pages_);
-    state_.n_pages = n_pages_;
+      planner_(params_, pool_, lists_, scheduler_) {
+    state_.n_pages = kv::page_count(params_.n_kv_tokens);
+    pool_->keep_pages(state_.n_pages);
     if (params_.warm_up) warm_up();
     log_.info("{}", sizes_text_);
     thread_ = start_thread("minim-engine", "the engine's thread", [this] {
@@ -178,7 +151,7 @@ void Engine::warm_up() {
         log_.info("no warm-up: layers are computed from mapped files, which it would read from the disk");
         return;
     }
-    const int64_t n_rows = std::min({k_first_prompt_rows, params_.n_batch, n_context_ - 1});
+    const int64_t n_rows = std::min({k_first_prompt_rows, params_.n_batch, params_.n_context - 1});
     if (n_rows < 1) return;
     const Uncounted uncounted(model_->expert_pools());
     Sequence sequence;
@@ -193,13 +166,13 @@ void Engine::warm_up() {
 }
 
 void Engine::check_length(uint64_t n_tokens) const {
-    if (n_tokens < static_cast<uint64_t>(n_context_)) return;
+    if (n_tokens < static_cast<uint64_t>(params_.n_context)) return;
     ErrorFacts facts;
     facts.requested = static_cast<int64_t>(std::min<uint64_t>(n_tokens, INT64_MAX));
-    facts.available = n_context_ - 1;
+    facts.available = params_.n_context - 1;
     throw Error(Status::context_full, Reason::none,
                 format_text("a prompt of {} tokens does not fit into a context of {} with an answer",
-                            n_tokens, n_context_),
+                            n_tokens, params_.n_context),
                 facts);
 }
 
@@ -214,7 +187,7 @@ std::vector<std::shared_ptr<Request>> Engine::submit(std::vector<int32_t> prompt
     WorkList works;
     for (int64_t i = 0; i < n_answers; ++i) {
         requests.push_back(std::make_shared<Request>(prompt, params));
-        works.push_back(std::make_unique<Work>(requests.back(), *model_, 0));
+        works.push_back(std::make_unique<Work>(requests.back(), model_->text()));
         ++params.generate.sampling.seed;  // has no effect if the seed is random
     }
     {
@@ -248,12 +221,12 @@ EngineState Engine::state() const {
 }
 
 void Engine::save_prefixes(const std::string& path, const CancelToken* cancel) {
-    run_between_steps([&] { prefixes_.save(path, model_->fingerprint(), cancel); });
+    run_between_steps([&] { planner_.prefixes().save(path, model_->fingerprint(), cancel); });
 }
 
 int64_t Engine::load_prefixes(const std::string& path, const CancelToken* cancel) {
     int64_t n_pages = 0;
-    run_between_steps([&] { n_pages = prefixes_.load(path, model_->fingerprint(), cancel); });
+    run_between_steps([&] { n_pages = planner_.prefixes().load(path, model_->fingerprint(), cancel); });
     return n_pages;
 }
 
@@ -289,9 +262,9 @@ void Engine::run() {
             const Error error = current_error();
             if (error.status() != Status::cancelled) fail_running(error);  // else the engine ends
         }
-        remove_ended();
+        lists_.remove_ended();
     }
-    for (WorkList* list : {&running_, &waiting_})
+    for (WorkList* list : {&lists_.running, &lists_.waiting})
         for (const auto& work : *list) end(*work, Finish::stopped, std::nullopt);
 }
 
@@ -301,11 +274,12 @@ void Engine::publish_state() {
         return std::ranges::count_if(list, [](const auto& work) { return !work->ended; });
     };
     const kv::PoolState pool = pool_->state();
-    counts_.n_waiting = n_left(waiting_) + static_cast<int64_t>(submitted_.size());
-    counts_.n_running = n_left(running_);
+    counts_.n_waiting = n_left(lists_.waiting) + static_cast<int64_t>(submitted_.size());
+    counts_.n_preempted = planner_.n_preempted();
+    counts_.n_running = n_left(lists_.running);
     counts_.n_pages = pool.n_pages;
     counts_.n_pages_held = pool.n_in_use;
-    counts_.n_pages_cached = prefixes_.n_pages();
+    counts_.n_pages_cached = planner_.prefixes().n_pages();
     state_ = counts_;
 }
 
@@ -313,48 +287,29 @@ void Engine::publish_state() {
 bool Engine::wait_for_work() {
     std::unique_lock lock(mutex_);
     const auto has_work = [&] {
-        return !submitted_.empty() || !waiting_.empty() || !running_.empty() || !tasks_.empty();
+        return !submitted_.empty() || !lists_.waiting.empty() || !lists_.running.empty() || !tasks_.empty();
     };
     publish_state();
-    is_idle_ = submitted_.empty() && waiting_.empty() && running_.empty();
+    is_idle_ = submitted_.empty() && lists_.waiting.empty() && lists_.running.empty();
     if (is_idle_) changed_.notify_all();  // wakes drain()
     changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
-    take_submitted();
+    lists_.add(submitted_);
     return !stopping_.triggered();
-}
-
-// The mutex is locked.
-void Engine::take_submitted() noexcept {
-    while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
 }
 
 void Engine::make_step() {
     end_unwanted(nullptr);
-    remove_ended();
-    admit();
+    lists_.remove_ended();
+    planner_.admit();
     {
         const std::lock_guard lock(mutex_);
         publish_state();
     }
-    scheduler_.begin();
-    for (const auto& work : running_) work->sequence.n_rows = 0;
-    plan_answers();
-    const int64_t n_answer_rows = scheduler_.n_planned();
-    const int64_t n_left = params_.n_batch - n_answer_rows;
-    const int64_t n_most = n_answer_rows > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left;
-    plan_prompts(std::min(n_most, n_prompt_rows_));
+    planner_.plan();
     if (scheduler_.n_planned() == 0) return;
     run_step();
-    follow_step_time(scheduler_.n_planned() - n_answer_rows);
-    for (const auto& work : running_) {
-        const Sequence& sequence = work->sequence;
-        const int64_t n_before = sequence.n_evaluated - sequence.n_rows;
-        const int64_t n_pages = sequence.n_evaluated / k_kv_page_tokens;
-        // Pages of a prompt are cached at once, so that other requests can share them; those of an answer when it ends.
-        if (n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
-            keep_prefix(*work, n_pages * k_kv_page_tokens);
-    }
-    for (const auto& work : running_) {
+    planner_.keep_prompts();
+    for (const auto& work : lists_.running) {
         if (work->sequence.n_rows == 0) continue;
         if (work->sequence.logits_row) {
             choose(*work);
@@ -375,13 +330,13 @@ void Engine::run_step() {
         scheduler_.run(&step_end_);
     } catch (...) {
         is_in_step_ = false;
-        remove_ended();
-        // Shorter steps let a long prompt make progress beside any number of urgent requests.
-        if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_min_prompt_rows);
+        lists_.remove_ended();
+        if (is_preempted_) planner_.shorten_steps();
         throw;
     }
     is_in_step_ = false;
-    remove_ended();  // and frees the pages that the step wrote to
+    lists_.remove_ended();  // and frees the pages that the step wrote to
+    planner_.follow_step_time(std::max(longest_wait_, Clock::now() - last_look_));
     ++counts_.n_steps;
     counts_.n_rows += scheduler_.n_planned();
 }
@@ -404,26 +359,16 @@ bool Engine::look_at_requests() noexcept {
     const auto is_wanted = [&](const auto& work) {
         return work->sequence.n_rows > 0 && !work->ended && !has_run_out(*work);
     };
-    const auto first = std::ranges::find_if(running_, is_wanted);
-    if (first == running_.end()) return true;
+    const auto first = std::ranges::find_if(lists_.running, is_wanted);
+    if (first == lists_.running.end()) return true;
     {
         const std::lock_guard lock(mutex_);
         const auto is_urgent = [&](const auto& work) { return work->priority() > (*first)->priority(); };
         is_preempted_ = std::ranges::any_of(submitted_, is_urgent);
-        take_submitted();
+        lists_.add(submitted_);
     }
     if (!is_preempted_) end_unwanted(first->get());
     return is_preempted_;
-}
-
-// Adapts the number of prompt rows of the next step.
-void Engine::follow_step_time(int64_t n_prompt_rows) {
-    if (n_prompt_rows == 0) return;
-    longest_wait_ = std::max(longest_wait_, Clock::now() - last_look_);
-    const double ratio = std::chrono::duration<double>(k_longest_wait) / longest_wait_;
-    const auto n_fitting = static_cast<int64_t>(static_cast<double>(n_prompt_rows) * std::min(ratio, 2.0));
-    if (ratio < 1.0 || n_fitting > n_prompt_rows_)
-        n_prompt_rows_ = std::clamp(n_fitting, std::min(k_min_prompt_rows, params_.n_batch), params_.n_batch);
 }
 
 bool Engine::has_run_out(const Work& work) const {
@@ -435,7 +380,7 @@ bool Engine::has_run_out(const Work& work) const {
 // Ends requests that were cancelled or have timed out. One may be spared: while a step uses pages of ended requests,
 // its own request counts as running.
 void Engine::end_unwanted(const Work* spared) {
-    for (WorkList* list : {&waiting_, &running_}) {
+    for (WorkList* list : {&lists_.waiting, &lists_.running}) {
         for (const auto& work : *list) {
             if (work.get() == spared || !has_run_out(*work)) continue;
             end(*work, work->request->is_cancelled() ? Finish::stopped : Finish::timeout, std::nullopt);
@@ -459,7 +404,7 @@ void Engine::choose(Work& work) {
     work.state.generate_us = microseconds(now - work.first_token);
     try {
         scheduler_.choose(work.sequence);
-        if (!work.answer.has_ended() && work.sequence.n_tokens() >= n_context_)
+        if (!work.answer.has_ended() && work.sequence.n_tokens() >= params_.n_context)
             work.answer.finish(Finish::context_full);
         std::vector<TokenEvent> events;
         while (auto event = work.answer.take_event()) events.push_back(std::move(*event));
@@ -478,7 +423,7 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     work.state.finish = why;
     if (why == Finish::end) work.state.stop_token = work.answer.end_token();
     if (why == Finish::stop_text) work.state.stop_text = work.answer.stop_text();
-    if (!error) keep_prefix(work, work.sequence.n_evaluated);
+    if (!error) planner_.keep_prefix(work, work.sequence.n_evaluated);
     if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages
     {
         // Publish a state without the request before its end is reported.
@@ -488,19 +433,14 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     work.request->end(work.state, error);
 }
 
-void Engine::remove_ended() {
-    for (WorkList* list : {&waiting_, &running_})
-        list->remove_if([](const std::unique_ptr<Work>& work) { return work->ended; });
-}
-
 // Fails all running requests after a failed step: the contents of their pages are unknown.
 void Engine::fail_running(const Error& error) noexcept {
     try {
-        log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
+        log_.write(LogLevel::error, "a step of {} requests failed: {}", lists_.running.size(), error.what());
     } catch (...) {
         // Out of memory, or an exception of the host's logger. The requests report the error too.
     }
-    for (const auto& work : running_) end(*work, Finish::stopped, error);
+    for (const auto& work : lists_.running) end(*work, Finish::stopped, error);
 }
 
 }  // namespace minim::engine

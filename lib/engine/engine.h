@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <future>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,28 +19,12 @@
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "engine/request.h"
+#include "engine/request_lists.h"
 #include "engine/scheduler.h"
-#include "kv/prefix_cache.h"
-#include "kv/sequence.h"
+#include "engine/step_planner.h"
 #include "model/model.h"
-#include "runtime/step_space.h"
 
 namespace minim::engine {
-
-struct EngineParams {
-    int64_t n_kv_tokens = 0;  // size of the KV cache in tokens, for all requests together; 0: what fits
-                              // (placement/engine_sizes.h)
-    std::optional<Format> k_format;  // none: F16
-    std::optional<Format> v_format;
-    int64_t n_requests = 64;    // running at once; others wait
-    int64_t n_batch = 0;        // rows of a step; 0: Model::prompt_rows(), but at least n_requests
-    int64_t n_prompt_rows = 0;  // limit of prompt rows in a step while answers are running; 0: a quarter
-    bool keep_prefixes = true;  // pages of ended requests stay in the prefix cache
-    // The maximum number of tokens of one request, at most n_kv_tokens; 0: the trained context or what fits.
-    int64_t n_context = 0;
-    bool fewer_requests = false;  // n_requests may be reduced if memory is short; without n_kv_tokens
-    bool warm_up = false;         // compute two small steps before the first request
-};
 
 struct EngineState {
     int64_t n_waiting = 0;
@@ -54,8 +36,6 @@ struct EngineState {
     int64_t n_pages_held = 0;    // owned by requests and the prefix cache
     int64_t n_pages_cached = 0;  // owned by the prefix cache, alone or with requests
 };
-
-constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 // Any thread.
 class Engine {
@@ -104,55 +84,21 @@ class Engine {
   private:
     using Clock = Request::Clock;
 
-    // A request that is running, waiting, or preempted.
-    struct Work {
-        Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order);
-
-        std::shared_ptr<Request> request;
-        int64_t order;  // of submission
-        Clock::time_point submitted = Clock::now();
-        Clock::time_point first_token{};
-        Answer answer;
-        Sequence sequence;  // its tokens: the prompt and what was chosen
-        bool ended = false;
-        RequestState state;
-
-        // True once its prompt is read: it has chosen a token, perhaps before it was preempted.
-        bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }
-        int32_t priority() const { return request->params().priority; }
-        bool goes_before(const Work& other) const;
-    };
-    using WorkList = std::list<std::unique_ptr<Work>>;
-
-    static void move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept;
     void stop();
     void warm_up();
     void run_between_steps(std::function<void()> task);
     void run_tasks();
     void run();
     bool wait_for_work();
-    void take_submitted() noexcept;
     void publish_state();
     void make_step();
     void run_step();
     bool is_step_unwanted() noexcept;
     bool look_at_requests() noexcept;
-    void follow_step_time(int64_t n_prompt_rows);
     void end_unwanted(const Work* spared);
-    void admit();
-    bool start(Work& work);
-    bool get_reservation(Work& work, int64_t n_pages);
-    void preempt(WorkList::iterator work);
-    void plan_answers();
-    bool get_page(Work& work);
-    void plan_prompts(int64_t n_rows);
-    void share_running(Work& work);
-    bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
-    void keep_prefix(const Work& work, int64_t n_positions);
     void report_progress(Work& work);
     void choose(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
-    void remove_ended();
     bool has_run_out(const Work& work) const;
     void fail_running(const Error& error) noexcept;
 
@@ -160,15 +106,12 @@ class Engine {
     const EngineParams params_;
     const std::string sizes_text_;
     const Logger& log_;
-    const int64_t n_pages_;
-    const int64_t n_context_;  // of one request
     const std::shared_ptr<kv::PagePool> pool_;
-    kv::PrefixCache prefixes_;
-    Scheduler scheduler_;
 
-    // Used only by the engine's thread. Both lists are in order of precedence.
-    WorkList waiting_;
-    WorkList running_;
+    // Used only by the engine's thread.
+    RequestLists lists_;
+    Scheduler scheduler_;
+    StepPlanner planner_;
     EngineState counts_;
     bool is_in_step_ = false;
     bool is_preempted_ = false;  // a request of higher priority has ended the step
@@ -177,7 +120,6 @@ class Engine {
     std::mutex look_mutex_;
     Clock::time_point last_look_;     // the last check whether the step is still wanted
     Clock::duration longest_wait_{};  // between two such checks of the step
-    int64_t n_prompt_rows_;  // the maximum number of rows of prompts in a step: adapted to these times
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;

@@ -1,26 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the steps of an engine: which requests run, their pages, and how many of their tokens.
+#include "engine/step_planner.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "engine/engine.h"
 
 namespace minim::engine {
 
 using backend::k_kv_page_tokens;
+using Clock = Request::Clock;
 
-void Engine::admit() {
-    while (!waiting_.empty()) {
-        Work& next = *waiting_.front();
-        const bool has_place = std::ssize(running_) < params_.n_requests;
+namespace {
+
+// A step can be ended only between layers. This is the longest time between two such checks, so that other requests
+// wait for less than 100 ms.
+constexpr auto k_longest_wait = std::chrono::milliseconds(80);
+constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
+
+}  // namespace
+
+StepPlanner::StepPlanner(const EngineParams& params, std::shared_ptr<kv::PagePool> pool, RequestLists& lists,
+                         Scheduler& scheduler)
+    : params_(params),
+      pool_(std::move(pool)),
+      lists_(lists),
+      scheduler_(scheduler),
+      prefixes_(pool_),
+      n_prompt_rows_(std::min(params.n_batch, k_first_prompt_rows)) {}
+
+void StepPlanner::admit() {
+    while (!lists_.waiting.empty()) {
+        Work& next = *lists_.waiting.front();
+        const bool has_place = std::ssize(lists_.running) < params_.n_requests;
         if (has_place && start(next)) {
-            move_in_order(waiting_.begin(), waiting_, running_);
+            lists_.start_first();
             continue;
         }
         // A request of higher priority does not wait for the end of one of lower priority.
-        if (running_.empty()) return;
-        const auto last = std::prev(running_.end());
+        if (lists_.running.empty()) return;
+        const auto last = std::prev(lists_.running.end());
         if ((*last)->priority() >= next.priority()) return;
         preempt(last);
     }
@@ -28,11 +47,11 @@ void Engine::admit() {
 
 // Gives the request the cached pages of its tokens, and reserves pages for the other tokens and one more. Returns false
 // if there are too few pages. One page must also be left for each running request, or one would be preempted at once.
-bool Engine::start(Work& work) {
+bool StepPlanner::start(Work& work) {
     Sequence& sequence = work.sequence;
     const auto known =
         std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
-    sequence.kv.emplace(kv::Sequence::unreserved(pool_, n_context_));
+    sequence.kv.emplace(kv::Sequence::unreserved(pool_, params_.n_context));
     sequence.n_evaluated = 0;
     if (params_.keep_prefixes) {
         prefixes_.find(known);
@@ -40,7 +59,7 @@ bool Engine::start(Work& work) {
     }
     share_running(work);
     const int64_t n_wanted = kv::page_count(sequence.n_tokens() + 1) - sequence.kv->n_pages();
-    if (!get_reservation(work, n_wanted + std::ssize(running_))) {
+    if (!get_reservation(work, n_wanted + std::ssize(lists_.running))) {
         sequence.kv.reset();
         sequence.n_evaluated = 0;
         return false;
@@ -58,7 +77,7 @@ bool Engine::start(Work& work) {
 
 // Reserves pages that are free or that the prefix cache drops. The prefix cache drops none if all of them would not
 // suffice.
-bool Engine::get_reservation(Work& work, int64_t n_pages) {
+bool StepPlanner::get_reservation(Work& work, int64_t n_pages) {
     if (work.sequence.kv->try_reserve(n_pages)) return true;
     if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
     while (!work.sequence.kv->try_reserve(n_pages))
@@ -67,20 +86,43 @@ bool Engine::get_reservation(Work& work, int64_t n_pages) {
 }
 
 // Moves a request back to the waiting ones; its evaluated pages stay in the prefix cache as long as there is room.
-void Engine::preempt(WorkList::iterator work) {
+void StepPlanner::preempt(WorkList::iterator work) {
     Sequence& sequence = (*work)->sequence;
     keep_prefix(**work, sequence.n_evaluated);
     sequence.kv.reset();
     sequence.n_evaluated = 0;
     ++(*work)->state.n_preempted;
-    ++counts_.n_preempted;
-    move_in_order(work, running_, waiting_);
+    ++n_preempted_;
+    lists_.stop(work);
+}
+
+void StepPlanner::plan() {
+    scheduler_.begin();
+    for (const auto& work : lists_.running) work->sequence.n_rows = 0;
+    plan_answers();
+    const int64_t n_answer_rows = scheduler_.n_planned();
+    const int64_t n_left = params_.n_batch - n_answer_rows;
+    const int64_t n_most = n_answer_rows > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left;
+    plan_prompts(std::min(n_most, n_prompt_rows_));
+    n_planned_rows_ = scheduler_.n_planned() - n_answer_rows;
+}
+
+void StepPlanner::follow_step_time(Clock::duration longest_wait) {
+    if (n_planned_rows_ == 0) return;
+    const double ratio = std::chrono::duration<double>(k_longest_wait) / longest_wait;
+    const auto n_fitting = static_cast<int64_t>(static_cast<double>(n_planned_rows_) * std::min(ratio, 2.0));
+    if (ratio < 1.0 || n_fitting > n_prompt_rows_)
+        n_prompt_rows_ = std::clamp(n_fitting, std::min(k_min_prompt_rows, params_.n_batch), params_.n_batch);
+}
+
+void StepPlanner::shorten_steps() noexcept {
+    n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_min_prompt_rows);
 }
 
 // Plans the next token of each answer, and draft tokens after it.
-void Engine::plan_answers() {
+void StepPlanner::plan_answers() {
     std::vector<Sequence*> answers;
-    for (auto it = running_.begin(); it != running_.end();) {
+    for (auto it = lists_.running.begin(); it != lists_.running.end();) {
         Work& work = **it;
         if (!work.is_answering() || get_page(work)) {  // a preempted request comes later in the list
             if (work.is_answering()) answers.push_back(&work.sequence);
@@ -90,20 +132,20 @@ void Engine::plan_answers() {
         }
     }
     if (answers.empty()) return;
-    const bool has_prompts = std::ssize(answers) < std::ssize(running_);
+    const bool has_prompts = std::ssize(answers) < std::ssize(lists_.running);
     const int64_t n_for_prompts = has_prompts ? params_.n_prompt_rows : 0;
     const int64_t n_free_rows = params_.n_batch - std::ssize(answers) - n_for_prompts;
-    const int64_t n_free_logits = scheduler_.n_logits_rows() - std::ssize(running_);
+    const int64_t n_free_logits = scheduler_.n_logits_rows() - std::ssize(lists_.running);
     scheduler_.add_answers(answers, std::clamp<int64_t>(n_free_rows, 0, n_free_logits));
 }
 
 // Takes a page for the next position. If there is none, preempts the last of the running requests; returns false if
 // that is the work itself.
-bool Engine::get_page(Work& work) {
+bool StepPlanner::get_page(Work& work) {
     Sequence& sequence = work.sequence;
     while (!sequence.kv->try_hold(sequence.n_evaluated, sequence.n_evaluated + 1)) {
         if (prefixes_.drop_oldest()) continue;
-        const auto last = std::prev(running_.end());
+        const auto last = std::prev(lists_.running.end());
         if (last->get() == &work) return false;
         preempt(last);
     }
@@ -112,9 +154,9 @@ bool Engine::get_page(Work& work) {
 
 // Plans chunks of prompts of the highest priority: the oldest request first, then short prompts, which leave more to
 // the others. No request gets more than an equal share of the rest.
-void Engine::plan_prompts(int64_t n_rows) {
+void StepPlanner::plan_prompts(int64_t n_rows) {
     std::vector<Work*> prompts;
-    for (const auto& work : running_) {
+    for (const auto& work : lists_.running) {
         if (work->sequence.n_rows > 0) continue;
         if (!prompts.empty() && work->priority() < prompts[0]->priority()) break;
         prompts.push_back(work.get());
@@ -145,14 +187,14 @@ void Engine::plan_prompts(int64_t n_rows) {
 
 // Shares the KV cache that another running request has of the same tokens: whole pages, and a copy of the partly
 // filled one once it is complete as far as needed. The last token of a prompt is always evaluated, for its logits.
-void Engine::share_running(Work& work) {
+void StepPlanner::share_running(Work& work) {
     Sequence& own = work.sequence;
     if (own.n_evaluated != own.kv->n_pages() * k_kv_page_tokens) return;
     const int64_t n_wanted = own.n_tokens() - 1;
     const Sequence* longest = nullptr;
     int64_t n_known = own.n_evaluated;
     int64_t n_to_come = 0;  // tokens that both have in common and `longest` has yet to evaluate
-    for (const auto& other : running_) {
+    for (const auto& other : lists_.running) {
         const Sequence& theirs = other->sequence;
         if (other.get() == &work || !theirs.kv || std::min(theirs.n_evaluated, n_wanted) <= n_known) continue;
         const int64_t next = n_known;
@@ -175,7 +217,7 @@ void Engine::share_running(Work& work) {
 
 // Returns whether another request with a common prefix is already prefilling it (whole pages, or the rest of the
 // prompt): then wait and share its pages.
-bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
+bool StepPlanner::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
     const Sequence& own = work.sequence;
     return std::ranges::any_of(planned, [&](const Work* other) {
         if (other->sequence.n_evaluated < own.n_evaluated) return false;
@@ -186,7 +228,17 @@ bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) 
     });
 }
 
-void Engine::keep_prefix(const Work& work, int64_t n_positions) {
+void StepPlanner::keep_prompts() {
+    for (const auto& work : lists_.running) {
+        const Sequence& sequence = work->sequence;
+        const int64_t n_before = sequence.n_evaluated - sequence.n_rows;
+        const int64_t n_pages = sequence.n_evaluated / k_kv_page_tokens;
+        if (n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
+            keep_prefix(*work, n_pages * k_kv_page_tokens);
+    }
+}
+
+void StepPlanner::keep_prefix(const Work& work, int64_t n_positions) {
     if (!params_.keep_prefixes || !work.sequence.kv || n_positions == 0) return;
     prefixes_.keep(std::span(work.sequence.tokens).first(n_positions), *work.sequence.kv);
 }
