@@ -7,9 +7,6 @@ namespace server {
 
 namespace {
 
-constexpr size_t k_max_entries = 64;
-constexpr size_t k_max_key_bytes = size_t{32} << 20;
-
 minim::ConstraintOptions options_of(bool after_reasoning) {
     minim::ConstraintOptions options;
     if (after_reasoning) options.starts_after = MINIM_THINK_END;
@@ -24,46 +21,32 @@ bool is_lasting(const minim::Exception& error) {
 }  // namespace
 
 void Constraints::drop(const std::string& key) {
-    const auto it = by_key_.find(key);
-    if (it == by_key_.end()) return;
-    n_bytes_ -= key.size();
-    entries_.erase(it->second);
-    by_key_.erase(it);
+    const std::lock_guard lock(mutex_);
+    made_.erase(key);
 }
 
-Constraints::Constraint Constraints::find_or_make(std::string key,
+Constraints::Constraint Constraints::find_or_make(const std::string& key,
                                                   const std::function<minim::Constraint()>& make) {
     std::promise<Constraint> result;
     {
         std::unique_lock lock(mutex_);
-        if (const auto it = by_key_.find(key); it != by_key_.end()) {
-            entries_.splice(entries_.begin(), entries_, it->second);
-            const std::shared_future<Constraint> known = it->second->second;
+        if (const auto* found = made_.find(key)) {
+            const std::shared_future<Constraint> known = *found;
             lock.unlock();
             return known.get();  // waits for a compilation under way; throws its error
         }
-        n_bytes_ += key.size();
-        entries_.emplace_front(key, result.get_future().share());
-        by_key_.emplace(key, entries_.begin());
-        while (entries_.size() > 1 && (entries_.size() > k_max_entries || n_bytes_ > k_max_key_bytes))
-            drop(std::string(entries_.back().first));
+        made_.put(key, result.get_future().share(), 0);
     }
-    bool stays = false;
     try {
         auto made = std::make_shared<const minim::Constraint>(make());
         result.set_value(made);
         return made;
     } catch (const minim::Exception& error) {
-        stays = is_lasting(error);
         result.set_exception(std::current_exception());
-        if (!stays) {
-            const std::lock_guard lock(mutex_);
-            drop(key);
-        }
+        if (!is_lasting(error)) drop(key);
         throw;
     } catch (...) {
         result.set_exception(std::current_exception());
-        const std::lock_guard lock(mutex_);
         drop(key);
         throw;
     }
@@ -75,7 +58,7 @@ Constraints::Constraint Constraints::of_rule(const TextRule& rule, bool after_re
     for (const std::string& choice : rule.choices)
         key.append(fmt::format("{}:", choice.size())).append(choice);
     const minim::ConstraintOptions options = options_of(after_reasoning);
-    return find_or_make(std::move(key), [&] {
+    return find_or_make(key, [&] {
         switch (rule.kind) {
             case TextRule::Kind::regex:
                 return minim::Constraint::from_regex(model_, rule.text, options);
@@ -96,7 +79,7 @@ Constraints::Constraint Constraints::of_tools(const std::string& tools, const st
     options.relax = true;
     std::string key =
         fmt::format("t{}{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, optional ? 1 : 0, name, tools);
-    return find_or_make(std::move(key),
+    return find_or_make(key,
                         [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
 }
 

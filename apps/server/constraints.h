@@ -6,14 +6,12 @@
 #include <cstddef>
 #include <functional>
 #include <future>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
-#include <utility>
 
 #include "minim/minim.hpp"
+#include "recent.h"
 #include "structured_output.h"
 
 namespace server {
@@ -33,16 +31,12 @@ class Constraints {
                         bool optional);
 
   private:
-    using Entries = std::list<std::pair<std::string, std::shared_future<Constraint>>>;
-
-    Constraint find_or_make(std::string key, const std::function<minim::Constraint()>& make);
+    Constraint find_or_make(const std::string& key, const std::function<minim::Constraint()>& make);
     void drop(const std::string& key);
 
     const minim::Model& model_;
     std::mutex mutex_;  // protects what follows; nobody compiles under it
-    Entries entries_;   // the most recently used first
-    std::unordered_map<std::string, Entries::iterator> by_key_;
-    size_t n_bytes_ = 0;  // of the keys
+    Recent<std::shared_future<Constraint>> made_{size_t{32} << 20, 64};
 };
 
 }  // namespace server

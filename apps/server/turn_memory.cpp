@@ -2,7 +2,6 @@
 #include "turn_memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 namespace server {
@@ -11,12 +10,6 @@ namespace {
 
 std::string bytes_of(std::span<const int32_t> ids) {
     return {reinterpret_cast<const char*>(ids.data()), ids.size_bytes()};
-}
-
-void append_ids(std::vector<int32_t>& ids, const std::string& bytes) {
-    const size_t size = ids.size();
-    ids.resize(size + bytes.size() / sizeof(int32_t));
-    std::memcpy(ids.data() + size, bytes.data(), bytes.size());
 }
 
 // Returns the token that ends a turn: the first one that the prompt lacks if its last message is to go on. -1: there is none.
@@ -47,29 +40,6 @@ std::string id_core(const std::string& id) {
 
 }  // namespace
 
-void RecentTexts::put(const std::string& key, std::string value) {
-    if (const auto old = by_key_.find(key); old != by_key_.end()) {
-        n_bytes_ -= old->second->first.size() + old->second->second.size();
-        entries_.erase(old->second);
-        by_key_.erase(old);
-    }
-    n_bytes_ += key.size() + value.size();
-    entries_.emplace_front(key, std::move(value));
-    by_key_[key] = entries_.begin();
-    while (n_bytes_ > most_bytes_ && !entries_.empty()) {
-        n_bytes_ -= entries_.back().first.size() + entries_.back().second.size();
-        by_key_.erase(entries_.back().first);
-        entries_.pop_back();
-    }
-}
-
-const std::string* RecentTexts::find(const std::string& key) {
-    const auto it = by_key_.find(key);
-    if (it == by_key_.end()) return nullptr;
-    entries_.splice(entries_.begin(), entries_, it->second);
-    return &it->second->second;
-}
-
 TurnMemory::TurnMemory(const minim::Model& model) : model_(model), end_(end_of_turn(model)) {}
 
 void TurnMemory::remember(const Json& message, const std::vector<int32_t>& prompt,
@@ -82,10 +52,13 @@ void TurnMemory::remember(const Json& message, const std::vector<int32_t>& promp
     turn = turn.first(turn.size() - after_last(turn, end_).size());
     if (turn.empty()) return;
     const std::string key = bytes_of(after_last(turn.first(turn.size() - 1), end_));
-    std::string value = bytes_of(after_last(prompt, end_)) + bytes_of(generated);
-    if (key == value) return;
+    const std::span<const int32_t> begun = after_last(prompt, end_);
+    std::vector<int32_t> value(begun.begin(), begun.end());
+    value.insert(value.end(), generated.begin(), generated.end());
+    if (key == bytes_of(value)) return;
+    const size_t n_bytes = value.size() * sizeof(int32_t);
     const std::lock_guard lock(mutex_);
-    turns_.put(key, std::move(value));
+    turns_.put(key, std::move(value), n_bytes);
 }
 
 std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
@@ -95,11 +68,10 @@ std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
     result.reserve(prompt.size());
     for (auto begin = prompt.begin(); begin != prompt.end();) {
         const auto end = std::find(begin, prompt.end(), end_);
-        if (const std::string* generated = turns_.find(bytes_of({begin, end}))) {
-            append_ids(result, *generated);
-        } else {
-            result.insert(result.end(), begin, end);
-        }
+        const std::vector<int32_t>* generated = turns_.find(bytes_of({begin, end}));
+        const std::span<const int32_t> turn =
+            generated != nullptr ? std::span(*generated) : std::span(begin, end);
+        result.insert(result.end(), turn.begin(), turn.end());
         if (end != prompt.end()) result.push_back(end_);
         begin = end == prompt.end() ? end : end + 1;
     }
@@ -108,7 +80,7 @@ std::vector<int32_t> TurnMemory::splice(const std::vector<int32_t>& prompt) {
 
 void ReasoningMemory::remember(const std::string& call_id, const std::string& reasoning) {
     const std::lock_guard lock(mutex_);
-    texts_.put(id_core(call_id), reasoning);
+    texts_.put(id_core(call_id), reasoning, reasoning.size());
 }
 
 std::optional<std::string> ReasoningMemory::find(const std::string& call_id) {

@@ -9,33 +9,16 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "json.h"
 #include "minim/minim.hpp"
+#include "recent.h"
 
 namespace server {
-
-// Texts by key. The least recently used entries are dropped.
-class RecentTexts {
-  public:
-    explicit RecentTexts(size_t most_bytes) : most_bytes_(most_bytes) {}
-    void put(const std::string& key, std::string value);
-    const std::string* find(const std::string& key);
-
-  private:
-    using Entries = std::list<std::pair<std::string, std::string>>;
-    size_t most_bytes_;
-    size_t n_bytes_ = 0;
-    Entries entries_;  // the most recently used first
-    std::unordered_map<std::string, Entries::iterator> by_key_;
-};
 
 class TurnMemory {
   public:
@@ -51,7 +34,7 @@ class TurnMemory {
     const minim::Model& model_;
     const int32_t end_;  // the token that ends a turn, or -1
     std::mutex mutex_;   // protects turns_
-    RecentTexts turns_{size_t{32} << 20};
+    Recent<std::vector<int32_t>> turns_{size_t{32} << 20};
 };
 
 class ReasoningMemory {
@@ -61,7 +44,7 @@ class ReasoningMemory {
 
   private:
     std::mutex mutex_;
-    RecentTexts texts_{size_t{32} << 20};
+    Recent<std::string> texts_{size_t{32} << 20};
 };
 
 }  // namespace server
