@@ -69,9 +69,6 @@ struct Value {
     bool is_number() const noexcept {
         return kind == Kind::integer || kind == Kind::real || kind == Kind::boolean;
     }
-    bool is_iterable() const noexcept {
-        return kind == Kind::text || kind == Kind::list || kind == Kind::dict;
-    }
 
     const MarkedText& text() const noexcept { return *static_cast<const MarkedText*>(pointer.get()); }
     std::string_view bytes() const noexcept { return text().bytes(); }

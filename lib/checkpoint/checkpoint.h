@@ -72,11 +72,7 @@ class Checkpoint {
         return folder_;
     }                                                             // of its files; "." for the working folder
     uint64_t file_bytes() const noexcept { return file_bytes_; }  // of all files
-    uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }           // of all tensors
-    uint32_t gguf_version() const noexcept { return contents_.gguf_version; }  // 0 for safetensors
-    uint64_t alignment() const noexcept {
-        return contents_.alignment;
-    }  // of the first file; 1 for safetensors
+    uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }  // of all tensors
 
     // Maps all files, so that data() is valid. A file that shrinks while it is mapped raises SIGBUS on access; a file that
     // has shrunk before is `truncated`. A failed call changes nothing and may be tried again.

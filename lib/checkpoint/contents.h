@@ -19,8 +19,6 @@ struct Contents {
     std::vector<File> files;  // kept open: a file replaced meanwhile stays the one whose header was read
     Metadata metadata;        // of the first part; for safetensors the strings of __metadata__
     std::vector<Tensor> tensors;
-    uint32_t gguf_version = 0;
-    uint64_t alignment = 1;  // of the first part
 };
 
 }  // namespace minim::checkpoint

@@ -212,8 +212,6 @@ Contents open_gguf(const std::string& path) {
     const Place place = parts.front().place;
     Contents contents;
     contents.kind = Kind::gguf;
-    contents.gguf_version = parts.front().header.version;
-    contents.alignment = parts.front().header.alignment;
     contents.metadata = std::move(parts.front().header.metadata);
     for (Part& part : parts) append(contents, std::move(part));
     if (place.count > 1) check_set(contents, place);

@@ -193,32 +193,6 @@ std::optional<uint64_t> Metadata::unsigned_integer(std::string_view key) const {
     return entry->value.unsigned_at(0);
 }
 
-std::optional<int64_t> Metadata::integer(std::string_view key) const {
-    const Entry* entry = find_entry(key);
-    if (entry == nullptr) return std::nullopt;
-    if (!is_integer(entry->value.type)) fail_type(*entry, "an integer");
-    const int64_t value = entry->value.signed_at(0);
-    if (!is_signed(entry->value.type) && value < 0) {
-        fail_at(file_, Reason::value, entry->position, "metadata key {} is {}, which is too large",
-                printable(key), entry->value.unsigned_at(0));
-    }
-    return value;
-}
-
-std::optional<double> Metadata::floating(std::string_view key) const {
-    const Entry* entry = find_entry(key);
-    if (entry == nullptr) return std::nullopt;
-    if (!is_floating(entry->value.type)) fail_type(*entry, "f32 or f64");
-    return entry->value.number_at(0);
-}
-
-std::optional<bool> Metadata::boolean(std::string_view key) const {
-    const Entry* entry = find_entry(key);
-    if (entry == nullptr) return std::nullopt;
-    if (entry->value.type != MetaType::boolean) fail_type(*entry, "bool");
-    return entry->value.unsigned_at(0) != 0;
-}
-
 std::optional<std::string_view> Metadata::string(std::string_view key) const {
     const Entry* entry = find_entry(key);
     if (entry == nullptr) return std::nullopt;
@@ -249,26 +223,6 @@ std::optional<std::vector<int64_t>> Metadata::integers(std::string_view key) con
                     value.unsigned_at(i));
         }
     }
-    return out;
-}
-
-std::optional<std::vector<float>> Metadata::floats(std::string_view key) const {
-    const Entry* entry = find_entry(key);
-    if (entry == nullptr) return std::nullopt;
-    const MetaValue& value = entry->value;
-    if (!value.is_array() || !is_floating(value.element_type)) fail_type(*entry, "an array of f32 or f64");
-    std::vector<float> out(value.count);
-    for (uint64_t i = 0; i < value.count; ++i) out[i] = static_cast<float>(value.number_at(i));
-    return out;
-}
-
-std::optional<std::vector<bool>> Metadata::booleans(std::string_view key) const {
-    const Entry* entry = find_entry(key);
-    if (entry == nullptr) return std::nullopt;
-    const MetaValue& value = entry->value;
-    if (!value.is_array() || value.element_type != MetaType::boolean) fail_type(*entry, "an array of bool");
-    std::vector<bool> out(value.count);
-    for (uint64_t i = 0; i < value.count; ++i) out[i] = value.unsigned_at(i) != 0;
     return out;
 }
 

@@ -92,14 +92,9 @@ class Metadata {
     // Return nothing if the key is missing. Throw with reason `type` for a value of another type, `value` for a number out of
     // range.
     std::optional<uint64_t> unsigned_integer(std::string_view key) const;  // any integer type
-    std::optional<int64_t> integer(std::string_view key) const;            // any integer type
-    std::optional<double> floating(std::string_view key) const;            // f32 or f64
-    std::optional<bool> boolean(std::string_view key) const;
     std::optional<std::string_view> string(std::string_view key) const;
     std::optional<StringArray> strings(std::string_view key) const;
     std::optional<std::vector<int64_t>> integers(std::string_view key) const;  // array of any integer type
-    std::optional<std::vector<float>> floats(std::string_view key) const;      // array of f32 or f64
-    std::optional<std::vector<bool>> booleans(std::string_view key) const;
 
   private:
     [[noreturn]] void fail_type(const Entry& entry, std::string_view wanted) const;

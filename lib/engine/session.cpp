@@ -238,12 +238,6 @@ void Session::eval_last(const CancelToken* cancel) {
     if (has_waiting_token()) eval_chunks(n_tokens(), {}, cancel);
 }
 
-std::span<const float> Session::last_logits(const CancelToken* cancel) {
-    eval_last(cancel);
-    return known_logits();
-}
-
-// Returns the logits after the last token, copied to the host; nothing if it is not evaluated yet.
 std::span<const float> Session::known_logits() {
     if (has_waiting_token() || n_tokens() == 0) return {};
     return scheduler_.logits(*sequence_.logits_row);

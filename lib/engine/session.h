@@ -71,8 +71,8 @@ class Session {
     // Evaluates the last token if it is not evaluated yet. Throws invalid for an empty session.
     void eval_last(const CancelToken* cancel);
 
-    // Returns the logits after the last token, which is evaluated first if needed.
-    std::span<const float> last_logits(const CancelToken* cancel);
+    // Returns the logits after the last token, copied to the host; nothing if it is not evaluated yet.
+    std::span<const float> known_logits();
 
     // Reserves memory for the logits of n draft tokens a step. Throws out_of_memory.
     void reserve_drafts(int64_t n);
@@ -110,7 +110,6 @@ class Session {
     int64_t n_evaluated_of(int64_t count) const noexcept;
     bool has_waiting_token() const noexcept { return sequence_.n_due() > 0; }
     void eval_chunks(int64_t n_before, std::span<float> every_row, const CancelToken* cancel);
-    std::span<const float> known_logits();
 
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;

@@ -216,13 +216,6 @@ std::optional<Format> unpacked_format(Format format) noexcept {
     return std::nullopt;
 }
 
-Format file_format(Format format) noexcept {
-    for (const Expansion& entry : k_expansions) {
-        if (entry.unpacked == format) return entry.file;
-    }
-    return format;
-}
-
 void expand_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,
                  std::byte* out) noexcept {
     for (const Expansion& entry : k_expansions) {

@@ -15,9 +15,6 @@ namespace minim {
 // Returns the unpacked format of IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S; nothing for others.
 std::optional<Format> unpacked_format(Format format) noexcept;
 
-// Returns the file format that is unpacked to this one; `format` itself if there is none.
-Format file_format(Format format) noexcept;
-
 // Writes n_rows rows of `cols` elements, row_bytes apart, in their unpacked format, one after the other. They decode to the
 // same bits. `format` must have an unpacked format.
 void expand_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,

@@ -108,14 +108,14 @@ ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Toke
         texts = own_file.empty() ? texts_of_config(config) : NamedTexts{{std::string(k_default), own_file}};
     }
     if (!own.empty()) {
-        entries_.push_back({std::string(k_default), std::string(own), parse_own(own), {}});
+        entries_.push_back({std::string(k_default), parse_own(own), {}});
         entries_.back().parsed->special_tokens = special_tokens;
         return;
     }
     for (auto& [name, text] : texts) {
-        Entry made{std::move(name), std::move(text), std::nullopt, {}};
+        Entry made{std::move(name), std::nullopt, {}};
         try {
-            made.parsed = chat::parse_template(made.text);
+            made.parsed = chat::parse_template(text);
             made.parsed->special_tokens = special_tokens;
         } catch (const Error& error) {
             if (error.status() != Status::unsupported) throw;
@@ -132,12 +132,6 @@ const ChatTemplates::Entry* ChatTemplates::entry(std::string_view name) const no
     const auto found = std::find_if(entries_.begin(), entries_.end(),
                                     [&](const Entry& entry) { return entry.name == name; });
     return found == entries_.end() ? nullptr : &*found;
-}
-
-const std::string& ChatTemplates::default_text() const noexcept {
-    static const std::string k_none;
-    const Entry* found = entry(k_default);
-    return found == nullptr ? k_none : found->text;
 }
 
 const chat::Template& ChatTemplates::find(std::string_view name, bool has_tools) const {

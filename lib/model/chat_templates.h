@@ -25,8 +25,6 @@ class ChatTemplates {
     ChatTemplates(const checkpoint::Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
                   std::string_view file, std::string_view own, const Logger& log);
 
-    // Returns the text of the default template, as written; empty if there is none.
-    const std::string& default_text() const noexcept;
     // Returns a template by its name. If `name` is empty, returns "tool_use" if the request has tools and that template
     // exists, else "default". Throws not_found for an unknown name, and unsupported, saying why, if the checkpoint has
     // no template or the template cannot be used.
@@ -35,7 +33,6 @@ class ChatTemplates {
   private:
     struct Entry {
         std::string name;
-        std::string text;
         std::optional<chat::Template> parsed;
         std::string why_not;  // why it cannot be used
     };

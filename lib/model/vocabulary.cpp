@@ -85,22 +85,16 @@ tokenizer::Vocabulary vocabulary_from_gguf(const Metadata& metadata, const Logge
     for (size_t i = 0; i < merges->size(); ++i) vocabulary.merges.emplace_back((*merges)[i]);
     vocabulary.types.assign(n, tokenizer::TokenType::normal);
     read_types(metadata, vocabulary.types, log);
-    vocabulary.add_bos = flag(metadata, "tokenizer.ggml.add_bos_token").value_or(false);
-    vocabulary.add_eos = flag(metadata, "tokenizer.ggml.add_eos_token").value_or(false);
+    const bool adds_bos = flag(metadata, "tokenizer.ggml.add_bos_token").value_or(false);
+    flag(metadata, "tokenizer.ggml.add_eos_token");  // checks it
     vocabulary.eos = token_id(metadata, "tokenizer.ggml.eos_token_id", n);
     vocabulary.eot = token_id(metadata, "tokenizer.ggml.eot_token_id", n);
     vocabulary.eom = token_id(metadata, "tokenizer.ggml.eom_token_id", n);
     const auto unused = [&](const char* key) { return unused_token_id(metadata, key, n, log); };
     constexpr const char* k_bos = "tokenizer.ggml.bos_token_id";
-    vocabulary.bos = vocabulary.add_bos ? token_id(metadata, k_bos, n) : unused(k_bos);
+    vocabulary.bos = adds_bos ? token_id(metadata, k_bos, n) : unused(k_bos);
     vocabulary.unk = unused("tokenizer.ggml.unknown_token_id");
     vocabulary.pad = unused("tokenizer.ggml.padding_token_id");
-    vocabulary.fim.prefix = unused("tokenizer.ggml.fim_pre_token_id");
-    vocabulary.fim.suffix = unused("tokenizer.ggml.fim_suf_token_id");
-    vocabulary.fim.middle = unused("tokenizer.ggml.fim_mid_token_id");
-    vocabulary.fim.pad = unused("tokenizer.ggml.fim_pad_token_id");
-    vocabulary.fim.repository = unused("tokenizer.ggml.fim_rep_token_id");
-    vocabulary.fim.separator = unused("tokenizer.ggml.fim_sep_token_id");
     return vocabulary;
 }
 

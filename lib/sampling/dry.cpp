@@ -46,11 +46,6 @@ void Dry::accept(int32_t token) {
     are_known_ = false;
 }
 
-void Dry::clear() noexcept {
-    tokens_.clear();
-    are_known_ = false;
-}
-
 std::span<const Dry::Penalty> Dry::penalties() const {
     if (is_on() && !are_known_) find_penalties();
     are_known_ = true;

@@ -43,7 +43,6 @@ class Dry {
 
     bool is_on() const noexcept { return multiplier_ > 0.0F && last_n_ != 0; }
     void accept(int32_t token);
-    void clear() noexcept;
 
     // Returns the penalties of the next token, ordered by token. Valid until the next call.
     std::span<const Penalty> penalties() const;

@@ -28,11 +28,6 @@ void TokenCounts::remove(int32_t token) noexcept {
     ids_.pop_back();
 }
 
-void TokenCounts::clear() noexcept {
-    for (const int32_t token : ids_) counts_[token] = 0;
-    ids_.clear();
-}
-
 Penalties::Penalties(const Params& params, int32_t n_vocab)
     : repetition_(params.repetition_penalty),
       presence_(params.presence_penalty),
@@ -101,13 +96,6 @@ float Penalties::adjusted(int32_t token, float logit) const {
 void Penalties::append_ids(std::vector<int32_t>& ids) const {
     ids.insert(ids.end(), window_.ids().begin(), window_.ids().end());
     ids.insert(ids.end(), generated_.ids().begin(), generated_.ids().end());
-}
-
-void Penalties::clear() noexcept {
-    window_.clear();
-    generated_.clear();
-    recent_.clear();
-    oldest_ = 0;
 }
 
 }  // namespace minim::sampling

@@ -17,7 +17,6 @@ class TokenCounts {
     void resize(int32_t n_vocab);  // and clear
     void add(int32_t token) noexcept;
     void remove(int32_t token) noexcept;  // it must be in the window
-    void clear() noexcept;
 
     std::span<const int32_t> ids() const noexcept { return ids_; }
     int32_t count(int32_t token) const { return counts_[token]; }
@@ -49,8 +48,6 @@ class Penalties {
 
     // Returns an upper bound of the number of ids seen: some may be counted twice.
     size_t n_ids() const noexcept { return window_.ids().size() + generated_.ids().size(); }
-
-    void clear() noexcept;
 
   private:
     float repeated(float logit) const noexcept {

@@ -76,13 +76,6 @@ void Sampler::accept(int32_t token, bool generated) {
     dry_.accept(token);
 }
 
-void Sampler::reset() {
-    penalties_.clear();
-    dry_.clear();
-    penalties_are_paused_ = false;
-    random_ = Random(params_.seed);
-}
-
 Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> banned_now,
                        std::span<const uint64_t> allowed) {
     copy_row(logits, allowed);

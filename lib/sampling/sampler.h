@@ -63,11 +63,7 @@ class Sampler {
     // While true, penalties change no logits; tokens still enter their history.
     void pause_penalties(bool are_paused) noexcept { penalties_are_paused_ = are_paused; }
 
-    // Resets to the state after construction: no history, the seed's first random number is next.
-    void reset();
-
     const Params& params() const noexcept { return params_; }
-    int32_t n_vocab() const noexcept { return n_vocab_; }
 
   private:
     void copy_row(std::span<const float> logits, std::span<const uint64_t> allowed);

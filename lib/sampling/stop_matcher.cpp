@@ -77,8 +77,4 @@ std::string StopMatcher::finish() {
     return std::exchange(pending_, {});
 }
 
-const std::string& StopMatcher::matched() const noexcept {
-    return stopped() ? patterns_[matched_].text : none_;
-}
-
 }  // namespace minim::sampling

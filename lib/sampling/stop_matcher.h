@@ -32,9 +32,6 @@ class StopMatcher {
     // Returns the index of the stop string that was found; -1 before stopped().
     int32_t matched_index() const noexcept { return matched_; }
 
-    // Returns the stop string that was found; empty before stopped().
-    const std::string& matched() const noexcept;
-
   private:
     // One stop string and how far the text's end matches it (Knuth, Morris, Pratt).
     struct Pattern {
@@ -49,7 +46,6 @@ class StopMatcher {
     std::vector<Pattern> patterns_;
     std::string pending_;
     int32_t matched_ = -1;  // index of a pattern
-    std::string none_;
 };
 
 }  // namespace minim::sampling

@@ -100,13 +100,6 @@ void Tokenizer::encode_span(std::string_view text, MergeScratch& scratch, std::v
     }
 }
 
-void Tokenizer::add_special(std::vector<int32_t>& ids) const {
-    const bool needs_bos = add_bos() && bos() != k_no_token && (ids.empty() || ids.front() != bos());
-    if (needs_bos) ids.insert(ids.begin(), bos());
-    const bool needs_eos = add_eos() && eos() != k_no_token && (ids.empty() || ids.back() != eos());
-    if (needs_eos) ids.push_back(eos());
-}
-
 std::string Tokenizer::decode_bytes(std::span<const int32_t> ids, bool skip_special) const {
     std::string bytes;
     for (const int32_t id : ids) {
@@ -127,10 +120,6 @@ size_t Tokenizer::row(int32_t id) const {
     if (id < 0 || id >= n_tokens())
         fail(Status::invalid, "token id {} is not one of {} tokens", id, n_tokens());
     return static_cast<size_t>(id);
-}
-
-std::string_view Tokenizer::token_text(int32_t id) const {
-    return vocabulary_.tokens[row(id)];
 }
 
 std::string_view Tokenizer::token_bytes(int32_t id) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text to token ids and back, for the byte-level BPE of the MiniMax-M2 family: added tokens are cut out, the
 // rest is split into pieces (pre_tokenizer.h), each piece's bytes are merged (byte_pair_encoder.h). No
-// normalisation, no leading space; bos and eos only if the caller asks for them (add_special).
+// normalisation, no leading space, no bos and eos.
 #pragma once
 
 #include <optional>
@@ -40,9 +40,6 @@ class Tokenizer {
     std::vector<int32_t> encode(std::string_view text, Specials specials) const;
     void encode_append(std::string_view text, Specials specials, std::vector<int32_t>& out) const;
 
-    // Adds bos and eos as the vocabulary's add_bos and add_eos say, unless the tokens already have them.
-    void add_special(std::vector<int32_t>& ids) const;
-
     // Returns the bytes of the tokens, which may end within a character; `skip_special` leaves out control tokens.
     // Rows without text give nothing; an id out of range is an `invalid` error here and in the functions
     // below.
@@ -52,7 +49,6 @@ class Tokenizer {
     std::string decode(std::span<const int32_t> ids, bool skip_special) const;
 
     int32_t n_tokens() const noexcept { return static_cast<int32_t>(vocabulary_.tokens.size()); }
-    std::string_view token_text(int32_t id) const;   // as stored: stand-ins or literal text
     std::string_view token_bytes(int32_t id) const;  // the bytes that it decodes to
     TokenType token_type(int32_t id) const;
     bool is_special(int32_t id) const;  // hidden by skip_special
@@ -68,16 +64,7 @@ class Tokenizer {
     std::span<const int32_t> eog_ids() const noexcept { return eog_ids_; }
     bool is_eog(int32_t id) const noexcept;
 
-    // k_no_token if the vocabulary has none.
-    int32_t bos() const noexcept { return vocabulary_.bos; }
-    int32_t eos() const noexcept { return vocabulary_.eos; }
-    int32_t eot() const noexcept { return vocabulary_.eot; }
-    int32_t eom() const noexcept { return vocabulary_.eom; }
-    int32_t unk() const noexcept { return vocabulary_.unk; }
-    int32_t pad() const noexcept { return vocabulary_.pad; }
-    const FimTokens& fim() const noexcept { return vocabulary_.fim; }
-    bool add_bos() const noexcept { return vocabulary_.add_bos; }
-    bool add_eos() const noexcept { return vocabulary_.add_eos; }
+    int32_t bos() const noexcept { return vocabulary_.bos; }  // k_no_token if the vocabulary has none
     PieceRules rules() const noexcept { return rules_; }
 
   private:

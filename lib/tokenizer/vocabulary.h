@@ -33,15 +33,6 @@ constexpr bool is_special(TokenType type) {
 constexpr int32_t k_no_token = -1;
 
 // Fill-in-the-middle tokens; k_no_token if the vocabulary has none.
-struct FimTokens {
-    int32_t prefix = k_no_token;
-    int32_t suffix = k_no_token;
-    int32_t middle = k_no_token;
-    int32_t pad = k_no_token;
-    int32_t repository = k_no_token;
-    int32_t separator = k_no_token;
-};
-
 struct Vocabulary {
     std::vector<std::string> tokens;  // by id: stand-ins for ordinary tokens, literal text for added ones
     std::vector<TokenType> types;     // one per token
@@ -53,10 +44,7 @@ struct Vocabulary {
     int32_t eom = k_no_token;
     int32_t unk = k_no_token;
     int32_t pad = k_no_token;
-    FimTokens fim;
 
-    bool add_bos = false;
-    bool add_eos = false;
     bool ignore_merges =
         false;  // a piece that is a token's whole text becomes that token, whatever the merges say
     // Added tokens that are looked for only in what the other added tokens leave of a text.

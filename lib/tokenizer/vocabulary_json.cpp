@@ -346,13 +346,6 @@ void fill_special_ids(const Value& config, const Generation& generation, Vocabul
                                "eos_token", generation.find("eos_token_id").second, logger);
     vocabulary.pad = unused_id("pad_token", "pad_token_id");
     vocabulary.unk = unused("unk_token");
-
-    vocabulary.fim.prefix = added_token(vocabulary, "<fim_prefix>");
-    vocabulary.fim.suffix = added_token(vocabulary, "<fim_suffix>");
-    vocabulary.fim.middle = added_token(vocabulary, "<fim_middle>");
-    vocabulary.fim.pad = added_token(vocabulary, "<fim_pad>");
-    vocabulary.fim.repository = added_token(vocabulary, "<reponame>");
-    vocabulary.fim.separator = added_token(vocabulary, "<file_sep>");
 }
 
 // Returns the rows of the embedding that config.json states; 0 if it states none.

@@ -78,18 +78,8 @@ void check_rows(const Vocabulary& vocabulary) {
             fail_file(Reason::value, "vocabulary: token {} has the unknown type {}", id, type);
     }
     const std::pair<int32_t, const char*> special[] = {
-        {vocabulary.bos, "bos"},
-        {vocabulary.eos, "eos"},
-        {vocabulary.eot, "eot"},
-        {vocabulary.eom, "eom"},
-        {vocabulary.unk, "unknown token"},
-        {vocabulary.pad, "padding token"},
-        {vocabulary.fim.prefix, "fim prefix"},
-        {vocabulary.fim.suffix, "fim suffix"},
-        {vocabulary.fim.middle, "fim middle"},
-        {vocabulary.fim.pad, "fim padding"},
-        {vocabulary.fim.repository, "fim repository"},
-        {vocabulary.fim.separator, "fim separator"},
+        {vocabulary.bos, "bos"}, {vocabulary.eos, "eos"},           {vocabulary.eot, "eot"},
+        {vocabulary.eom, "eom"}, {vocabulary.unk, "unknown token"}, {vocabulary.pad, "padding token"},
     };
     for (const auto& [id, name] : special) check_id(id, name, n);
     for (const int32_t id : vocabulary.extra_eog) check_id(id, "generation_config's eos", n);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "format/expand.h"
+#include "support/file_format.h"
 
 namespace minim::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "runtime/forward_pass.h"
 #include "runtime/step_space.h"
 #include "support/catch.h"
+#include "support/last_logits.h"
 #include "support/npy.h"
 
 using namespace minim;
@@ -32,7 +33,7 @@ std::vector<float> last_positions(const std::shared_ptr<const model::Model>& mod
     for (const GoldenPrompt& prompt : golden_prompts()) {
         engine::Session session = make_session(model, kv);
         session.eval(prompt.ids, false, {}, nullptr);
-        const auto last = session.last_logits(nullptr);
+        const auto last = last_logits_of(session);
         rows.insert(rows.end(), last.begin(), last.end());
     }
     return rows;

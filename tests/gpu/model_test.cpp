@@ -15,6 +15,7 @@
 #include "runtime/placement.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/last_logits.h"
 
 namespace minim::test {
 namespace {
@@ -233,8 +234,8 @@ TEST_CASE("gpu: a state saved on the device is restored with the same logits, fo
         engine::Session::restore(model, kv::StateFile(folder / "state"), {}, nullptr, silent);
     const std::vector<int32_t> more = {5, 6, 7};
     for (engine::Session* s : {&session, fork.get(), restored.get()}) s->eval(more, false, {}, nullptr);
-    CHECK(std::ranges::equal(session.last_logits(nullptr), fork->last_logits(nullptr)));
-    CHECK(std::ranges::equal(session.last_logits(nullptr), restored->last_logits(nullptr)));
+    CHECK(std::ranges::equal(last_logits_of(session), last_logits_of(*fork)));
+    CHECK(std::ranges::equal(last_logits_of(session), last_logits_of(*restored)));
 }
 
 TEST_CASE("gpu: the work space of a step is known without allocating it") {

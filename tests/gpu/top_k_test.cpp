@@ -14,6 +14,7 @@
 #include "runtime/top_k_space.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/last_logits.h"
 #include "support/top_k.h"
 #include "support/written.h"
 
@@ -126,7 +127,7 @@ Written from_rows(const std::shared_ptr<const model::Model>& model, const engine
     answer.follow(session.tokens());
     Written written;
     while (!answer.has_ended()) {
-        const auto token = answer.choose(session.last_logits(nullptr));
+        const auto token = answer.choose(last_logits_of(session));
         if (token) session.append(*token);
         while (const auto event = answer.take_event()) add(written, *event);
     }

@@ -8,6 +8,7 @@
 #include "placement/backends.h"
 #include "placement/split_layers.h"
 #include "runtime/placement.h"
+#include "support/last_logits.h"
 
 namespace minim::test {
 
@@ -92,7 +93,7 @@ std::vector<float> all_logits(engine::Session& session, const std::vector<int32_
 }
 
 std::vector<float> last_logits(engine::Session& session) {
-    const std::span<const float> logits = session.last_logits(nullptr);
+    const std::span<const float> logits = last_logits_of(session);
     return {logits.begin(), logits.end()};
 }
 

@@ -11,6 +11,7 @@
 #include "format/expand.h"
 #include "panel/panel.h"
 #include "support/catch.h"
+#include "support/file_format.h"
 #include "unit/cpu/support.h"
 #include "unit/format/golden.h"
 

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
 #include "format/expand.h"
+#include "support/file_format.h"
 #include "unit/format/golden.h"
 
 namespace minim::test {

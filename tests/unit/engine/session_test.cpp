@@ -12,6 +12,7 @@
 #include "kv/state_file.h"
 #include "placement/backends.h"
 #include "support.h"
+#include "support/last_logits.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -35,7 +36,7 @@ std::vector<float> last_row(const std::vector<float>& logits) {
 }
 
 std::vector<float> last_logits(Session& session) {
-    const auto logits = session.last_logits(nullptr);
+    const auto logits = last_logits_of(session);
     return {logits.begin(), logits.end()};
 }
 
@@ -63,7 +64,7 @@ TEST_CASE("a new session is empty") {
     CHECK(session.n_tokens() == 0);
     CHECK(session.n_context() == 100);
     CHECK(session.kv_bytes() > 0);
-    expect_error(Status::invalid, "empty", [&] { session.last_logits(nullptr); });
+    expect_error(Status::invalid, "empty", [&] { last_logits_of(session); });
 }
 
 TEST_CASE("a context of 0 is the length the model was trained for") {
@@ -225,7 +226,7 @@ TEST_CASE("a truncated session goes on as if the rest had never been") {
     }
     session.truncate(0);
     CHECK(session.n_tokens() == 0);
-    expect_error(Status::invalid, "empty", [&] { session.last_logits(nullptr); });
+    expect_error(Status::invalid, "empty", [&] { last_logits_of(session); });
     session.eval(ids, false, {}, nullptr);
     CHECK(same_bits(last_logits(session), fresh_logits(ids)));
 }

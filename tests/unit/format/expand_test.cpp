@@ -10,6 +10,7 @@
 #include "format/blocks.h"
 #include "golden.h"
 #include "support/catch.h"
+#include "support/file_format.h"
 
 namespace minim {
 namespace {

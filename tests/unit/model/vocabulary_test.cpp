@@ -51,8 +51,6 @@ TEST_CASE("GGUF metadata gives tokens, merges, types and special ids") {
     parts.more = [](GgufWriter& g) {
         g.add("tokenizer.ggml.bos_token_id", uint32_t{0});
         g.add("tokenizer.ggml.eos_token_id", uint32_t{3});
-        g.add("tokenizer.ggml.fim_pre_token_id", int32_t{1});
-        g.add("tokenizer.ggml.add_bos_token", true);
     };
     const Logger silent;
     const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, silent);
@@ -62,11 +60,7 @@ TEST_CASE("GGUF metadata gives tokens, merges, types and special ids") {
     CHECK(vocabulary.types[3] == tokenizer::TokenType::control);
     CHECK(vocabulary.bos == 0);
     CHECK(vocabulary.eos == 3);
-    CHECK(vocabulary.fim.prefix == 1);
-    CHECK(vocabulary.fim.suffix == tokenizer::k_no_token);
     CHECK(vocabulary.eot == tokenizer::k_no_token);
-    CHECK(vocabulary.add_bos);
-    CHECK_FALSE(vocabulary.add_eos);
 }
 
 TEST_CASE("a missing part of the GGUF vocabulary is a format error that names its key") {
@@ -147,8 +141,6 @@ TEST_CASE("ids and flags are read from any type that holds them exactly") {
     CHECK(vocabulary.eos == 3);
     CHECK(vocabulary.eot == 2);
     CHECK(vocabulary.bos == 1);
-    CHECK(vocabulary.add_bos);
-    CHECK_FALSE(vocabulary.add_eos);
     parts.more = [](GgufWriter& g) { g.add("tokenizer.ggml.eos_token_id", 2.5F); };
     expect_refusal(parts, Status::format, "tokenizer.ggml.eos_token_id");
     parts.more = [](GgufWriter& g) { g.add("tokenizer.ggml.add_bos_token", uint32_t{2}); };
@@ -174,7 +166,7 @@ TEST_CASE("an id that nobody uses is a warning where it is none") {
         [](GgufWriter& g) { g.add("tokenizer.ggml.padding_token_id", uint32_t{4}); },
         [](GgufWriter& g) { g.add("tokenizer.ggml.unknown_token_id", int64_t{1} << 40); },
         [](GgufWriter& g) { g.add("tokenizer.ggml.bos_token_id", int32_t{-7}); },
-        [](GgufWriter& g) { g.add("tokenizer.ggml.fim_sep_token_id", "<sep>"); },
+        [](GgufWriter& g) { g.add("tokenizer.ggml.padding_token_id", "<sep>"); },
     };
     for (const Change& change : odd) {
         Parts parts;
@@ -182,7 +174,7 @@ TEST_CASE("an id that nobody uses is a warning where it is none") {
         Lines lines;
         const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, lines.log);
         CHECK((vocabulary.pad == tokenizer::k_no_token && vocabulary.unk == tokenizer::k_no_token));
-        CHECK((vocabulary.bos == tokenizer::k_no_token && vocabulary.fim.separator == tokenizer::k_no_token));
+        CHECK(vocabulary.bos == tokenizer::k_no_token);
         CHECK(lines.holding("the token is not used") == 1);
     }
 }

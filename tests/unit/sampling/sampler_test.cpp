@@ -66,8 +66,7 @@ TEST_CASE("temperature 0 acts after penalties and bias and ignores the filters")
     CHECK(sampler.sample(logits).token == 1);
     sampler.accept(1, true);
     CHECK(sampler.sample(logits).token == 2);
-    sampler.reset();
-    CHECK(sampler.sample(logits).token == 0);
+    CHECK(Sampler(params, 3).sample(logits).token == 0);
 }
 
 TEST_CASE("biases of one token add up and -inf forbids it") {
@@ -283,7 +282,7 @@ TEST_CASE("one random number is drawn a token, so filters that keep one token do
     CHECK(drawn(plain, flat, 50) == drawn(peaked, flat, 50));
 }
 
-TEST_CASE("a copy and a reset sampler repeat the sequence and another seed does not") {
+TEST_CASE("a copy and a new sampler repeat the sequence and another seed does not") {
     const std::vector<float> logits(50, 0.25F);
     Params params;
     params.seed = 11;
@@ -291,8 +290,8 @@ TEST_CASE("a copy and a reset sampler repeat the sequence and another seed does 
     const std::vector<int32_t> first = drawn(sampler, logits, 30);
     Sampler copy = sampler;
     CHECK(drawn(copy, logits, 30) == drawn(sampler, logits, 30));
-    sampler.reset();
-    CHECK(drawn(sampler, logits, 30) == first);
+    Sampler again(params, 50);
+    CHECK(drawn(again, logits, 30) == first);
     params.seed = 12;
     Sampler other(params, 50);
     CHECK(drawn(other, logits, 30) != first);

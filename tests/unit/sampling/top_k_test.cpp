@@ -109,7 +109,7 @@ TEST_CASE("the top of a row gives the token of the row, with every setting, and 
             INFO("settings " << i << ", row " << row << ", temperature " << params.temperature);
             const std::vector<float> logits = random_row(random, n_vocab, width, i % 7 == 0);
             std::vector<int32_t> banned;
-            if (row % 4 == 1) banned = {3, twins.of_rows.n_vocab() - 1, 3};
+            if (row % 4 == 1) banned = {3, n_vocab - 1, 3};
             std::vector<uint64_t> allowed;
             if (row % 5 == 2) {
                 for (int32_t word = 0; word * 64 < n_vocab; ++word) allowed.push_back(random.next());

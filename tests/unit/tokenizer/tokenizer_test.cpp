@@ -81,7 +81,6 @@ TEST_CASE("an unused row's text is never recognised and never shown") {
     const Tokenizer tokenizer(s.vocabulary, PieceRules::model, k_silent);
     CHECK(tokenizer.encode("[PAD266]", Specials::exact) == bytes_as_ids("[PAD266]"));
     CHECK(tokenizer.decode(ids({'a', s.unused, 'b'}), false) == "ab");
-    CHECK(tokenizer.token_text(s.unused) == "[PAD266]");
     CHECK(tokenizer.token_bytes(s.unused).empty());
 }
 
@@ -149,31 +148,10 @@ TEST_CASE("an id out of range is an invalid argument") {
         } catch (const Error& error) {
             CHECK(error.status() == Status::invalid);
         }
-        CHECK_THROWS_AS(tokenizer.token_text(id), Error);
         CHECK_THROWS_AS(tokenizer.token_bytes(id), Error);
         CHECK_THROWS_AS(tokenizer.token_type(id), Error);
         CHECK_FALSE(tokenizer.is_eog(id));
     }
-}
-
-TEST_CASE("bos and eos are added once and only where the vocabulary wants them") {
-    auto s = sample_vocabulary();
-    Ids list = {5};
-    Tokenizer(s.vocabulary, PieceRules::model, k_silent).add_special(list);
-    CHECK(list == Ids{5});
-
-    s.vocabulary.add_bos = true;
-    s.vocabulary.add_eos = true;
-    const Tokenizer tokenizer(s.vocabulary, PieceRules::model, k_silent);
-    tokenizer.add_special(list);
-    CHECK(list == Ids{s.bos, 5, s.end});
-    tokenizer.add_special(list);
-    CHECK(list == Ids{s.bos, 5, s.end});
-
-    s.vocabulary.bos = k_no_token;
-    list = {5};
-    Tokenizer(s.vocabulary, PieceRules::model, k_silent).add_special(list);
-    CHECK(list == Ids{5, s.end});
 }
 
 TEST_CASE("ignore_merges takes a piece that is a token as that token") {
