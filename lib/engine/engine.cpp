@@ -110,7 +110,7 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       scheduler_(model_, params_.n_batch, params_.n_context,
                  std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
-      planner_(params_, pool_, lists_, scheduler_) {
+      planner_(model_->text(), params_, pool_, lists_, scheduler_) {
     state_.n_pages = kv::page_count(params_.n_kv_tokens);
     pool_->keep_pages(state_.n_pages);
     if (params_.warm_up) warm_up();
@@ -183,12 +183,14 @@ std::vector<std::shared_ptr<Request>> Engine::submit(std::vector<int32_t> prompt
     check_length(prompt.size());
     check_ids(prompt, model_->config());
     if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
+    params.generate.sampling.seed = Answer(model_->text(), params.generate).seed();  // checks the parameters
+    params.generate.has_seed = true;
     std::vector<std::shared_ptr<Request>> requests;
     WorkList works;
     for (int64_t i = 0; i < n_answers; ++i) {
         requests.push_back(std::make_shared<Request>(prompt, params));
-        works.push_back(std::make_unique<Work>(requests.back(), model_->text()));
-        ++params.generate.sampling.seed;  // has no effect if the seed is random
+        works.push_back(std::make_unique<Work>(requests.back()));
+        ++params.generate.sampling.seed;
     }
     {
         const std::lock_guard lock(mutex_);
@@ -301,6 +303,9 @@ void Engine::make_step() {
     end_unwanted(nullptr);
     lists_.remove_ended();
     planner_.admit();
+    for (const auto& work : lists_.running)
+        if (work->failure) end(*work, Finish::stopped, work->failure);
+    lists_.remove_ended();
     {
         const std::lock_guard lock(mutex_);
         publish_state();
@@ -404,25 +409,25 @@ void Engine::choose(Work& work) {
     work.state.generate_us = microseconds(now - work.first_token);
     try {
         scheduler_.choose(work.sequence);
-        if (!work.answer.has_ended() && work.sequence.n_tokens() >= params_.n_context)
-            work.answer.finish(Finish::context_full);
+        if (!work.answer->has_ended() && work.sequence.n_tokens() >= params_.n_context)
+            work.answer->finish(Finish::context_full);
         std::vector<TokenEvent> events;
-        while (auto event = work.answer.take_event()) events.push_back(std::move(*event));
-        work.state.n_generated = work.answer.n_reported();
-        work.state.n_reasoning = work.answer.n_reasoning();
+        while (auto event = work.answer->take_event()) events.push_back(std::move(*event));
+        work.state.n_generated = work.answer->n_reported();
+        work.state.n_reasoning = work.answer->n_reasoning();
         work.request->report(events, work.state);
     } catch (...) {
         return end(work, Finish::stopped, current_error());
     }
-    if (work.answer.has_ended()) end(work, work.answer.reported_finish(), std::nullopt);
+    if (work.answer->has_ended()) end(work, work.answer->reported_finish(), std::nullopt);
 }
 
 void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     if (work.ended) return;
     work.ended = true;
     work.state.finish = why;
-    if (why == Finish::end) work.state.stop_token = work.answer.end_token();
-    if (why == Finish::stop_text) work.state.stop_text = work.answer.stop_text();
+    if (why == Finish::end) work.state.stop_token = work.answer->end_token();
+    if (why == Finish::stop_text) work.state.stop_text = work.answer->stop_text();
     if (!error) planner_.keep_prefix(work, work.sequence.n_evaluated);
     if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages
     {

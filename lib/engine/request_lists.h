@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "engine/answer.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -17,21 +19,27 @@ namespace minim::engine {
 
 // A request that is running, waiting, or preempted.
 struct Work {
-    Work(std::shared_ptr<Request> r, const model::Text& text)
-        : request(std::move(r)), answer(text, request->params().generate) {
+    // The parameters of the request have a seed.
+    explicit Work(std::shared_ptr<Request> r) : request(std::move(r)) {
         sequence.tokens.assign(request->prompt().begin(), request->prompt().end());
-        sequence.answer = &answer;
-        answer.follow(sequence.tokens);
         state.n_prompt = sequence.n_tokens();
-        state.seed = answer.seed();
+        state.seed = request->params().generate.sampling.seed;
+    }
+
+    // Makes the answer, which has counters for the whole vocabulary (megabytes).
+    void make_answer(const model::Text& text) {
+        answer.emplace(text, request->params().generate);
+        answer->follow(sequence.tokens);
+        sequence.answer = &*answer;
     }
 
     std::shared_ptr<Request> request;
     int64_t order = 0;  // of submission
     Request::Clock::time_point submitted = Request::Clock::now();
     Request::Clock::time_point first_token{};
-    Answer answer;
-    Sequence sequence;  // its tokens: the prompt and what was chosen
+    std::optional<Answer> answer;  // once the request was started
+    std::optional<Error> failure;  // why it could not be started
+    Sequence sequence;             // its tokens: the prompt and what was chosen
     bool ended = false;
     RequestState state;
 

@@ -20,9 +20,10 @@ constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer was
 
 }  // namespace
 
-StepPlanner::StepPlanner(const EngineParams& params, std::shared_ptr<kv::PagePool> pool, RequestLists& lists,
-                         Scheduler& scheduler)
-    : params_(params),
+StepPlanner::StepPlanner(const model::Text& text, const EngineParams& params,
+                         std::shared_ptr<kv::PagePool> pool, RequestLists& lists, Scheduler& scheduler)
+    : text_(text),
+      params_(params),
       pool_(std::move(pool)),
       lists_(lists),
       scheduler_(scheduler),
@@ -68,6 +69,11 @@ bool StepPlanner::start(Work& work) {
     if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
     share_running(work);
     if (work.state.queue_us == 0) {
+        try {
+            work.make_answer(text_);
+        } catch (...) {
+            work.failure = current_error();
+        }
         work.state.n_cached = sequence.n_evaluated;
         const auto waited = Clock::now() - work.submitted;
         work.state.queue_us = std::max<int64_t>(microseconds(waited), 1);

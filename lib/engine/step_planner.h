@@ -36,10 +36,10 @@ constexpr int64_t k_first_prompt_rows = 64;  // of the first steps, whose time i
 class StepPlanner {
   public:
     // `params` has the sizes that were taken. The references must outlive the planner.
-    StepPlanner(const EngineParams& params, std::shared_ptr<kv::PagePool> pool, RequestLists& lists,
-                Scheduler& scheduler);
+    StepPlanner(const model::Text& text, const EngineParams& params, std::shared_ptr<kv::PagePool> pool,
+                RequestLists& lists, Scheduler& scheduler);
 
-    // Starts the waiting requests that there is room for.
+    // Starts the waiting requests that there is room for. One that has a failure then must be ended.
     void admit();
     // Plans a step of the running requests: rows for all answers, the rest for prompts.
     void plan();
@@ -66,6 +66,7 @@ class StepPlanner {
     void share_running(Work& work);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
 
+    const model::Text& text_;
     const EngineParams& params_;
     const std::shared_ptr<kv::PagePool> pool_;
     RequestLists& lists_;
