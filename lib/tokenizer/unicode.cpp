@@ -52,17 +52,26 @@ constexpr auto k_classes = [] {
     return classes;
 }();
 
-}  // namespace
-
-UnicodeClass unicode_class(char32_t code_point) noexcept {
-    // The controls with the property White_Space.
-    if ((code_point >= 0x09 && code_point <= 0x0D) || code_point == 0x85) return UnicodeClass::white_space;
+// Returns an index into k_names.
+uint8_t category_of(char32_t code_point) noexcept {
     const size_t page = code_point >> k_page_bits;
     const auto* first = k_boundaries + k_pages[page];
     const auto* last = k_boundaries + k_pages[page + 1] + 1;
     const auto* after = std::upper_bound(
         first, last, code_point, [](char32_t value, const auto& boundary) { return value < boundary.first; });
-    return k_classes[(after - 1)->category];
+    return (after - 1)->category;
+}
+
+}  // namespace
+
+UnicodeClass unicode_class(char32_t code_point) noexcept {
+    // The controls with the property White_Space.
+    if ((code_point >= 0x09 && code_point <= 0x0D) || code_point == 0x85) return UnicodeClass::white_space;
+    return k_classes[category_of(code_point)];
+}
+
+std::string_view general_category(char32_t code_point) noexcept {
+    return k_names[category_of(code_point)];
 }
 
 }  // namespace minim::tokenizer

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of code points, as far as the pre-tokenizer's pattern distinguishes them. The tables are Unicode 16.0.0, the
+// Categories of code points, and their classes as far as the pre-tokenizer's pattern distinguishes them. The tables are Unicode 16.0.0, the
 // version that the `tokenizers` package uses; other versions differ only in code points assigned in between.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace minim::tokenizer {
 
@@ -19,5 +20,6 @@ enum class UnicodeClass : uint8_t {
 
 // `code_point` is at most U+10FFFF.
 UnicodeClass unicode_class(char32_t code_point) noexcept;
+std::string_view general_category(char32_t code_point) noexcept;  // "Lu"
 
 }  // namespace minim::tokenizer
