@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "chat/jinja_value.h"
 #include "chat/markup.h"
 #include "chat/python_text.h"
 
@@ -161,7 +162,7 @@ bool append_container(std::string& out, std::string_view text, TypeSet types) {
     if (!(value->is_object() && types.has(TypeSet::object)) &&
         !(value->is_array() && types.has(TypeSet::array)))
         return false;
-    out += python_json(*value);
+    out += jinja::to_json(jinja::from_json(*value), {}).bytes();
     return true;
 }
 
@@ -303,7 +304,7 @@ void append_argument(std::string& out, std::string_view text, TypeSet types) {
     if (may_be_string) return json::append_quoted(out, without_outer_newlines(text));
 
     if (const auto value = strict_json(word)) {
-        out += python_json(*value);
+        out += jinja::to_json(jinja::from_json(*value), {}).bytes();
     } else {
         json::append_quoted(out, word);
     }

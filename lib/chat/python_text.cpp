@@ -55,49 +55,6 @@ void append_repr(std::string& out, std::string_view text) {
     out += quote;
 }
 
-// repr() and json.dumps() lay out containers alike and differ in strings, null, true and false.
-enum class Dialect { repr, json };
-
-void append_string(std::string& out, std::string_view text, Dialect dialect) {
-    if (dialect == Dialect::repr) {
-        append_repr(out, text);
-    } else {
-        json::append_quoted(out, text);
-    }
-}
-
-void append_value(std::string& out, const Value& value, Dialect dialect) {
-    const bool is_json = dialect == Dialect::json;
-    switch (value.kind) {
-        case Value::Kind::null:
-            out += is_json ? "null" : "None";
-            return;
-        case Value::Kind::boolean:
-            out += value.boolean ? (is_json ? "true" : "True") : (is_json ? "false" : "False");
-            return;
-        case Value::Kind::number:
-            out += value.is_integer() ? value.text : python_float(value.number);
-            return;
-        case Value::Kind::string:
-            append_string(out, value.text, dialect);
-            return;
-        case Value::Kind::array:
-        case Value::Kind::object:
-            break;
-    }
-    const bool object = value.is_object();
-    out += object ? '{' : '[';
-    for (size_t i = 0; i < value.items.size(); ++i) {
-        if (i > 0) out += ", ";
-        if (object) {
-            append_string(out, value.keys[i], dialect);
-            out += ": ";
-        }
-        append_value(out, value.items[i], dialect);
-    }
-    out += object ? '}' : ']';
-}
-
 }  // namespace
 
 std::string python_float(double value) {
@@ -139,19 +96,6 @@ std::string python_float(double value) {
 std::string python_repr(std::string_view utf8) {
     std::string out;
     append_repr(out, utf8);
-    return out;
-}
-
-std::string python_str(const Value& value) {
-    if (value.is_string()) return value.text;
-    std::string out;
-    append_value(out, value, Dialect::repr);
-    return out;
-}
-
-std::string python_json(const Value& value) {
-    std::string out;
-    append_value(out, value, Dialect::json);
     return out;
 }
 

@@ -35,7 +35,8 @@ Value parse_optional(std::string_view text, std::string_view what, Value::Kind k
 std::string describe(const Value* role) {
     constexpr size_t k_max_bytes = 60;
     if (role == nullptr) return "none";
-    std::string text = role->is_string() ? python_repr(role->text) : python_str(*role);
+    std::string text = role->is_string() ? python_repr(role->text)
+                                         : std::string(jinja::to_text(jinja::from_json(*role)).bytes());
     if (text.size() <= k_max_bytes) return text;
     size_t end = k_max_bytes;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "chat/jinja_value.h"
 #include "support/catch.h"
 
 namespace minim::chat {
@@ -13,10 +14,10 @@ json::Value document(std::string_view text) {
     return json::parse(text, "doc", json::Source::argument);
 }
 std::string str(std::string_view text) {
-    return python_str(document(text));
+    return std::string(jinja::to_text(jinja::from_json(document(text))).bytes());
 }
 std::string dumps(std::string_view text) {
-    return python_json(document(text));
+    return std::string(jinja::to_json(jinja::from_json(document(text)), {}).bytes());
 }
 
 TEST_CASE("floats print as repr() does") {
