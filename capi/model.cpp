@@ -52,15 +52,10 @@ weights::Expand expand_of(int32_t expand) {
     fail(Status::invalid, "expand is {}; auto (0), off (1) and on (2) are known", expand);
 }
 
-std::string packed_file_of(const char* path) {
-    if (path == nullptr) return {};
-    if (*path == '\0') fail(Status::invalid, "packed_file is empty");
-    return path;
-}
-
-std::string chat_template_of(const char* text) {
+// Returns a text that may be left out, but not be empty.
+std::string given_text(const char* text, const char* name) {
     if (text == nullptr) return {};
-    if (*text == '\0') fail(Status::invalid, "chat_template is empty");
+    if (*text == '\0') fail(Status::invalid, "{} is empty", name);
     return text;
 }
 
@@ -129,7 +124,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         options.text.engine_tokenizer = flag(p.engine_tokenizer, "engine_tokenizer");
         options.prefault = flag(p.prefault, "prefault");
         options.expand = expand_of(p.expand);
-        options.packed_file = packed_file_of(p.packed_file);
+        options.packed_file = given_text(p.packed_file, "packed_file");
         if (p.progress != nullptr) {
             options.progress = [&p](uint64_t done, uint64_t total) {
                 return p.progress(p.progress_user_data, done, total) == 0;
@@ -137,7 +132,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         }
         options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
-        options.text.chat_template = chat_template_of(p.chat_template);
+        options.text.chat_template = given_text(p.chat_template, "chat_template");
         // The runtime outlives its models (OpenModel), and so does its log.
         placement::OpenedDevices opened =
             placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);

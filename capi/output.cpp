@@ -12,18 +12,14 @@ using namespace minim::capi;
 
 namespace {
 
+static_assert(static_cast<int>(chat::ReasoningMode::none) == MINIM_REASONING_NONE);
+static_assert(static_cast<int>(chat::OutputDelta::Kind::tool_call) == MINIM_DELTA_TOOL_CALL);
+
 chat::ReasoningMode mode_of(int32_t reasoning) {
-    switch (reasoning) {
-        case MINIM_REASONING_SPLIT:
-            return chat::ReasoningMode::split;
-        case MINIM_REASONING_APPEND_THINK:
-            return chat::ReasoningMode::append_think;
-        case MINIM_REASONING_NONE:
-            return chat::ReasoningMode::none;
-        default:
-            fail(Status::invalid, "reasoning is {}; split (0), append_think (1) and none (2) are known",
-                 reasoning);
-    }
+    if (reasoning < MINIM_REASONING_SPLIT || reasoning > MINIM_REASONING_NONE)
+        fail(Status::invalid, "reasoning is {}; split (0), append_think (1) and none (2) are known",
+             reasoning);
+    return static_cast<chat::ReasoningMode>(reasoning);
 }
 
 chat::ParserOptions options_of(const minim_output_parser_params& params) {
@@ -56,18 +52,6 @@ chat::Finish finish_of(int32_t finish) {
 
 int32_t reason_of(chat::Finish parsed, int32_t finish) {
     return parsed == chat::Finish::tool_calls ? MINIM_FINISH_TOOL_CALLS : finish;
-}
-
-int32_t kind_of(chat::OutputDelta::Kind kind) {
-    switch (kind) {
-        case chat::OutputDelta::Kind::reasoning:
-            return MINIM_DELTA_REASONING;
-        case chat::OutputDelta::Kind::content:
-            return MINIM_DELTA_CONTENT;
-        case chat::OutputDelta::Kind::tool_call:
-            break;
-    }
-    return MINIM_DELTA_TOOL_CALL;
 }
 
 }  // namespace
@@ -120,7 +104,7 @@ minim_status minim_output_parser_delta(minim_output_parser* parser, size_t index
                  of.parser.n_deltas());
         const chat::OutputDelta& delta = of.parser.delta(index);
         minim_output_delta result = MINIM_OUTPUT_DELTA_INIT;
-        result.kind = kind_of(delta.kind);
+        result.kind = static_cast<int32_t>(delta.kind);
         result.index = delta.index;
         if (delta.has_name) {
             result.name = delta.name.data();

@@ -10,7 +10,7 @@
 namespace minim::chat {
 
 struct OutputDelta {
-    enum class Kind : uint8_t { reasoning, content, tool_call };
+    enum class Kind : uint8_t { reasoning = 1, content = 2, tool_call = 3 };  // as MINIM_DELTA_*
     Kind kind = Kind::content;
     int32_t index = -1;     // of the tool call
     bool has_name = false;  // in the first delta of a call

@@ -11,6 +11,7 @@
 
 namespace minim::chat {
 
+// Values equal the MINIM_REASONING_* constants of minim.h.
 enum class ReasoningMode : uint8_t {
     split,         // reasoning and content separately, without the tags
     append_think,  // all in the content, after a "<think>"
