@@ -152,9 +152,7 @@ std::string counterpart_of(std::string_view variable, Command command) {
         if (known.name == variable) return std::string(known.option);
     for (const std::string_view prefix : {"VLLM_", "SGLANG_"}) {
         if (!variable.starts_with(prefix)) continue;
-        std::string option = "--";
-        for (const char c : variable.substr(prefix.size()))
-            option += c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        const std::string option = option_of_variable(variable);
         const Row* row = find_row(option, command);
         return row != nullptr && (row->commands & bit(command)) != 0 ? option : "";
     }

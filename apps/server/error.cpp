@@ -7,23 +7,8 @@ namespace server {
 
 namespace {
 
-const char* openai_type(int status) {
-    switch (status) {
-        case 401:
-            return "authentication_error";
-        case 404:
-        case 405:
-            return "not_found_error";
-        case 429:
-            return "rate_limit_error";
-        case 503:
-            return "service_unavailable_error";
-        default:
-            return "invalid_request_error";
-    }
-}
-
-const char* anthropic_type(int status) {
+const char* type_of(int status, ApiFamily family) {
+    const bool is_anthropic = family == ApiFamily::anthropic;
     switch (status) {
         case 401:
             return "authentication_error";
@@ -31,11 +16,11 @@ const char* anthropic_type(int status) {
         case 405:
             return "not_found_error";
         case 413:
-            return "request_too_large";
+            return is_anthropic ? "request_too_large" : "invalid_request_error";
         case 429:
             return "rate_limit_error";
         case 503:
-            return "overloaded_error";
+            return is_anthropic ? "overloaded_error" : "service_unavailable_error";
         default:
             return "invalid_request_error";
     }
@@ -45,22 +30,23 @@ Json text_or_null(const std::string& text) {
     return text.empty() ? Json() : Json(text);
 }
 
+std::string anthropic_error_body(const ApiError& error, const std::string& request_id) {
+    Json body = {
+        {"type", "error"},
+        {"error", {{"type", type_of(error.status, ApiFamily::anthropic)}, {"message", error.message}}},
+        {"request_id", request_id}};
+    if (!error.detail_code.empty()) body["error"]["details"] = {{"error_code", error.detail_code}};
+    return to_text(body);
+}
+
 }  // namespace
 
 std::string openai_error_body(const ApiError& error) {
     const Json body = {{"error",
                         {{"message", error.message},
-                         {"type", openai_type(error.status)},
+                         {"type", type_of(error.status, ApiFamily::openai)},
                          {"param", text_or_null(error.param)},
                          {"code", text_or_null(error.code)}}}};
-    return to_text(body);
-}
-
-std::string anthropic_error_body(const ApiError& error, const std::string& request_id) {
-    Json body = {{"type", "error"},
-                 {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
-                 {"request_id", request_id}};
-    if (!error.detail_code.empty()) body["error"]["details"] = {{"error_code", error.detail_code}};
     return to_text(body);
 }
 

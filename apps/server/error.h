@@ -21,7 +21,6 @@ struct ApiError {
 enum class ApiFamily { openai, anthropic };
 
 std::string openai_error_body(const ApiError& error);
-std::string anthropic_error_body(const ApiError& error, const std::string& request_id);
 
 HttpResponse error_response(const ApiError& error, ApiFamily family, const std::string& request_id);
 

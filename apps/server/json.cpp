@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json.h"
 
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -100,27 +99,6 @@ Json call_json(const std::string& id, const std::string& name, Json arguments) {
 
 std::string event_text(const char* type, const Json& data) {
     return std::string("event: ") + type + "\ndata: " + to_text(data) + "\n\n";
-}
-
-void append_quoted(std::string& out, std::string_view text) {
-    static constexpr std::array<char, 17> k_digits = {"0123456789abcdef"};
-    out += '"';
-    size_t begin = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
-        const auto c = static_cast<unsigned char>(text[i]);
-        if (c >= 0x20 && c != '"' && c != '\\') continue;
-        out.append(text, begin, i - begin);
-        begin = i + 1;
-        out += '\\';
-        if (c == '\n') {
-            out += 'n';
-        } else if (c == '"' || c == '\\') {
-            out += static_cast<char>(c);
-        } else {
-            out.append("u00").append(1, k_digits[c >> 4U]).append(1, k_digits[c & 15U]);
-        }
-    }
-    out.append(text, begin).append(1, '"');
 }
 
 Json parse_body(std::string_view text) {

@@ -20,9 +20,6 @@ Json call_json(const std::string& id, const std::string& name, Json arguments);
 // Returns an event of a stream: its type and its data.
 std::string event_text(const char* type, const Json& data);
 
-// Appends `text` in quotes, with escapes; fast, for streams.
-void append_quoted(std::string& out, std::string_view text);
-
 // Parses the body of a request, which must be an object. Throws ApiError for anything that is not strict JSON in UTF-8. Also
 // throws beyond limits on nesting, members of an object and values, which keep the work in proportion to the length.
 Json parse_body(std::string_view text);

@@ -12,10 +12,8 @@ namespace {
 
 constexpr const char* k_fingerprint = "minim";
 
-std::string in_quotes(std::string_view text) {
-    std::string out;
-    append_quoted(out, text);
-    return out;
+std::string in_quotes(const std::string& text) {
+    return to_text(Json(text));
 }
 
 // Returns the fields of thoughts, without braces: "reasoning_content":"...","reasoning":"...".
