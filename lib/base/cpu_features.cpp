@@ -124,12 +124,8 @@ std::vector<CpuLevel> cpu_levels() {
     return levels;
 }
 
-CpuLevel detected_cpu_level() noexcept {
-    CpuLevel best = CpuLevel::scalar;
-    for (const auto& [level, name] : k_levels) {
-        if (has_cpu_level(level)) best = level;
-    }
-    return best;
+CpuLevel detected_cpu_level() {
+    return cpu_levels().back();
 }
 
 bool prefetches_unrolled_loads() noexcept {

@@ -28,7 +28,7 @@ bool has_cpu_level(CpuLevel level) noexcept;
 std::vector<CpuLevel> cpu_levels();
 
 // Returns the best of cpu_levels().
-CpuLevel detected_cpu_level() noexcept;
+CpuLevel detected_cpu_level();
 
 // Returns the level whose kernels are used: the detected one, or the one that the environment variable MINIM_CPU names
 // (scalar, avx2, avx2_vnni, avx512, avx512_vbmi). Throws invalid for any other name, unsupported for a level that this

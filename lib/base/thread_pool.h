@@ -90,7 +90,6 @@ class ThreadPool {
         const ThreadPool& pool_;
     };
     // Keeps the workers awake while the result exists. Wakes them without waiting for them. Any thread.
-    Awake stay_awake() const noexcept { return Awake(*this); }
     bool is_kept_awake() const noexcept;
 
   private:

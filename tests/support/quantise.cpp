@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "format/e4m3.h"
+#include "support/e4m3.h"
 
 namespace minim::test {
 namespace {

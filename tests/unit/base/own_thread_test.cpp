@@ -85,7 +85,7 @@ TEST_CASE("a child of fork() can end a pool of the parent's, and is told that it
         int n_runs = 0;
         alone.run(5, [&](int64_t, int32_t) { ++n_runs; });
         if (n_runs != 5) return 2;
-        { const auto awake = pool->stay_awake(); }
+        { const ThreadPool::Awake awake(*pool); }
         try {
             pool->run(10, [](int64_t, int32_t) {});
             return 3;

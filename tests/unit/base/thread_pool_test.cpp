@@ -233,9 +233,9 @@ TEST_CASE("workers stay awake as long as one scope wants them to") {
     };
     CHECK_FALSE(pool.is_kept_awake());
     {
-        const auto outer = pool.stay_awake();
+        const ThreadPool::Awake outer(pool);
         {
-            const auto inner = pool.stay_awake();
+            const ThreadPool::Awake inner(pool);
             CHECK(pool.is_kept_awake());
             run_job();
         }
@@ -247,7 +247,7 @@ TEST_CASE("workers stay awake as long as one scope wants them to") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     run_job();
     try {
-        const auto awake = pool.stay_awake();
+        const ThreadPool::Awake awake(pool);
         throw 1;
     } catch (int) {
     }
@@ -263,7 +263,7 @@ TEST_CASE(
     for (int caller = 0; caller < 3; ++caller) {
         callers.emplace_back([&] {
             for (int step = 0; step < 5; ++step) {
-                const auto awake = pool.stay_awake();
+                const ThreadPool::Awake awake(pool);
                 for (int job = 0; job < 5; ++job) {
                     std::this_thread::sleep_for(std::chrono::microseconds(100));
                     pool.run(20, [&](int64_t i, int32_t) { sum += i; });
@@ -288,7 +288,7 @@ TEST_CASE("workers sleep without a scope, and do not with one where their cores 
         CHECK(seconds_of_60_ms() < 0.01);
         double awake_seconds = 0.0;
         {
-            const auto awake = pool.stay_awake();
+            const ThreadPool::Awake awake(pool);
             awake_seconds = seconds_of_60_ms();
         }
         CHECK(seconds_of_60_ms() < 0.01);
@@ -304,7 +304,7 @@ TEST_CASE("staying awake asks nothing of a host's threads, or of a pool without 
                                           nullptr});
     const ThreadPool alone(1);
     for (const ThreadPool* pool : {&hosts, &alone}) {
-        const auto awake = pool->stay_awake();
+        const ThreadPool::Awake awake(*pool);
         int n_runs = 0;
         pool->run(3, [&](int64_t, int32_t) { ++n_runs; });
         CHECK(n_runs == 3);

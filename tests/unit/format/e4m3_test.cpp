@@ -11,6 +11,7 @@
 #include "format/e2m1.h"
 #include "golden.h"
 #include "support/catch.h"
+#include "support/e4m3.h"
 
 namespace minim {
 
