@@ -22,7 +22,7 @@ cd "$root"
 python=$(PATH="/usr/bin:$PATH" command -v python3)
 # Sanitized copies of three test programs, and emulated GPU kernels of all formats, if the change touches what they test.
 full=OFF
-if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/runtime lib/weights \
+if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/layouts lib/runtime lib/weights \
     lib/placement lib/engine lib/format lib/panel cuda tests/sim tests/gpu tests/sanitized; then
     full=ON
 fi

@@ -9,10 +9,9 @@
 
 #include "base/error.h"
 #include "checkpoint/printable.h"
-#include "model/other_models.h"
+#include "layouts/layout.h"
 #include "model/roles.h"
 #include "model/tensor_names.h"
-#include "weights/assembled.h"
 
 namespace minim::model {
 namespace {
@@ -28,7 +27,7 @@ using weights::WeightSpec;
 void refuse_other_quantisations(const Checkpoint& checkpoint) {
     if (checkpoint.kind() == Checkpoint::Kind::gguf) return;
     for (const Tensor& tensor : checkpoint.tensors()) {
-        const std::string_view what = quantisation_of_tensor(tensor.name);
+        const std::string_view what = layouts::quantisation_of_tensor(tensor.name);
         if (!what.empty())
             fail(Status::unsupported, "a folder quantised by {} (tensor {}) is not supported", what,
                  checkpoint::printable(tensor.name));
@@ -38,7 +37,7 @@ void refuse_other_quantisations(const Checkpoint& checkpoint) {
 // Finds tensors by name, checks their shapes, and remembers which were used.
 class Binder {
   public:
-    Binder(const Checkpoint& checkpoint, const weights::PackingHints& packing)
+    Binder(const Checkpoint& checkpoint, const layouts::PackingHints& packing)
         : checkpoint_(checkpoint), packing_(packing) {}
 
     const Tensor* find(const std::string& name) {
@@ -113,7 +112,7 @@ class Binder {
     // Returns the weight of linear(), stored in one tensor or in several; nothing if none of the names exists.
     std::optional<WeightSpec> find_linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
         for (const std::string& name : names) {
-            if (auto assembled = weights::find_assembled(finder(), name, rows, cols, packing_))
+            if (auto assembled = layouts::find_assembled(finder(), name, rows, cols, packing_))
                 return of_assembled(std::move(*assembled));
         }
         if (const Tensor* tensor = find_any(names)) return matrix(*tensor, rows, cols);
@@ -127,12 +126,11 @@ class Binder {
 
     // Returns the experts of a stack of a safetensors folder, in order. A plain stack whose last dimension is the
     // inputs is used as it is; every other one is assembled.
-    std::vector<WeightSpec> stacked_experts(const Tensor& tensor, weights::StackPart part, int64_t rows,
-                                            int64_t cols, bool transposed) {
+    std::vector<WeightSpec> stacked_experts(const Tensor& tensor, layouts::StackPart part, int64_t rows,
+                                            int64_t cols) {
         std::vector<WeightSpec> experts;
         for (part.index = 0; part.index < part.n; ++part.index) {
-            auto assembled =
-                weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed, packing_);
+            auto assembled = layouts::find_stacked(finder(), tensor.name, rows, cols, part, packing_);
             if (!assembled) return expert_stack(tensor, part.n, part.stack_rows, part.first_row, rows, cols);
             experts.push_back(of_assembled(std::move(*assembled)));
         }
@@ -209,7 +207,7 @@ class Binder {
     }
 
   private:
-    weights::FindTensor finder() {
+    layouts::FindTensor finder() {
         return [this](const std::string& name) { return find(name); };
     }
 
@@ -236,7 +234,7 @@ class Binder {
         return scale;
     }
 
-    static WeightSpec of_assembled(weights::AssembledMatrix matrix) {
+    static WeightSpec of_assembled(layouts::AssembledRows matrix) {
         WeightSpec spec;
         spec.use = Use::product;
         spec.format = matrix.format;
@@ -244,12 +242,12 @@ class Binder {
         spec.cols = matrix.cols;
         spec.row_bytes = matrix.row_bytes;
         spec.source.tensor = matrix.codes;
-        spec.source.assembled = std::make_shared<const weights::AssembledMatrix>(std::move(matrix));
+        spec.source.assembled = std::make_shared<const layouts::AssembledRows>(std::move(matrix));
         return spec;
     }
 
     const Checkpoint& checkpoint_;
-    const weights::PackingHints& packing_;
+    const layouts::PackingHints& packing_;
     std::unordered_set<const Tensor*> used_;
 };
 
@@ -332,7 +330,7 @@ void bind_stacks(Binder& binder, const Config& config, int64_t layer, int64_t n_
                          int64_t cols) {
         found.add_experts(
             role, layer,
-            binder.stacked_experts(tensor, {n_expert, 0, stack_rows, first}, rows, cols, transposed));
+            binder.stacked_experts(tensor, {n_expert, 0, stack_rows, first, transposed}, rows, cols));
     };
     add(Role::gate, gate_up, 2 * ff, 0, ff, hidden);
     add(Role::up, gate_up, 2 * ff, ff, ff, hidden);

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "checkpoint/metadata.h"
-#include "weights/assembled.h"
+#include "layouts/declared.h"
 
 namespace minim::model {
 
@@ -32,7 +32,7 @@ struct Config {
     float norm_eps = 0.0F;
     float expert_weights_scale = 1.0F;  // multiplies the normalised gates
     bool needs_router_bias = false;     // declared by the configuration
-    weights::PackingHints packing;      // of quantised folders
+    layouts::PackingHints packing;      // of quantised folders
 };
 
 // Both believe what the configuration says about layers of multi-token prediction; mtp_layers.h looks at the tensors too. Both

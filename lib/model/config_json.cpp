@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "layouts/quantization_config.h"
 #include "model/config.h"
 #include "model/config_check.h"
 #include "model/other_models.h"
-#include "model/quantisation.h"
 
 namespace minim::model {
 namespace {
@@ -244,7 +244,7 @@ Config config_from_json(std::string_view config_json, const Logger&) {
     refuse_what_is_not_computed(object);
 
     Config config;
-    config.packing = packing_hints(object);
+    config.packing = layouts::packing_hints(object);
     config.n_layer = required(object, "num_hidden_layers");
     check_attention_kinds(object, config.n_layer);
     config.n_mtp_layer = mtp_layers(object);

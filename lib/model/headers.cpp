@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/headers.h"
 
-#include "model/declared_methods.h"
 #include "model/mtp_layers.h"
 #include "model/side_file.h"
 
@@ -13,7 +12,7 @@ Config read_config(const checkpoint::Checkpoint& checkpoint, const Logger& log) 
     Config config =
         with_mtp_layers(checkpoint, config_from_json(side_file(checkpoint, "config.json", true), log), log);
     const std::string hf_quant = side_file(checkpoint, "hf_quant_config.json", false);
-    if (!hf_quant.empty()) add_hf_quant_config(hf_quant, config.packing);
+    if (!hf_quant.empty()) layouts::add_hf_quant_config(hf_quant, config.packing);
     return config;
 }
 

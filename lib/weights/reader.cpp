@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "weights/assembled.h"
+#include "layouts/layout.h"
 
 namespace minim::weights {
 namespace {
@@ -18,7 +18,7 @@ bool is_widened(const WeightSpec& weight) {
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
     const Source& source = weight.source;
     if (source.assembled != nullptr)
-        return read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
+        return layouts::read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
     if (!is_widened(weight)) return checkpoint_->read(*source.tensor, source.offset + at, out);
     // The weight is a vector of another type. All of it is converted: it has some thousand numbers.
     std::vector<std::byte> stored(source.tensor->bytes);
@@ -30,7 +30,7 @@ void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> ou
 
 float Reader::factor(const WeightSpec& weight) const {
     const Source& source = weight.source;
-    if (source.assembled != nullptr) return read_factor(*checkpoint_, *source.assembled);
+    if (source.assembled != nullptr) return source.assembled->factor(*checkpoint_);
     if (source.factor == nullptr) return 1.0F;
     float value = 0.0F;
     checkpoint_->read(*source.factor, static_cast<uint64_t>(source.factor_index) * sizeof(value),

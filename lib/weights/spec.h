@@ -9,6 +9,10 @@
 #include "checkpoint/tensor.h"
 #include "format/format.h"
 
+namespace minim::layouts {
+struct AssembledRows;  // layout.h
+}
+
 namespace minim::weights {
 
 // How operations use a weight.
@@ -18,14 +22,12 @@ enum class Use : uint8_t {
     vector,   // floats: norms and biases
 };
 
-struct AssembledMatrix;  // assembled.h
-
 // The source of a weight's bytes.
 struct Source {
     const checkpoint::Tensor* tensor = nullptr;  // has the rows, or the codes of an assembled matrix
     uint64_t offset = 0;                         // of the first row in that tensor, in bytes
-    std::shared_ptr<const AssembledMatrix> assembled =
-        nullptr;  // set if codes and scales are separate tensors
+    // Set if codes and scales are separate tensors.
+    std::shared_ptr<const layouts::AssembledRows> assembled = nullptr;
     // The factor of the whole matrix is element `factor_index` of this tensor; null: 1.
     const checkpoint::Tensor* factor = nullptr;
     int64_t factor_index = 0;

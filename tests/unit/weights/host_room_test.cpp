@@ -4,9 +4,9 @@
 #include <deque>
 #include <memory>
 
+#include "layouts/layout.h"
 #include "support/catch.h"
 #include "support/helpers.h"
-#include "weights/assembled.h"
 
 namespace minim::weights {
 namespace {
@@ -52,7 +52,7 @@ TEST_CASE("weights that do not fit in host memory are refused with what would fi
     refusal_with(2500, "experts of 1 of 2 layers");
     refusal_with(2499, "experts of 2 of 2 layers");
     refusal_with(499, "499 bytes available; mapped from their file they need no memory of the process");
-    weights.specs.back().source.assembled = std::make_shared<const AssembledMatrix>();
+    weights.specs.back().source.assembled = std::make_shared<const layouts::AssembledRows>();
     refusal_with(499, "mapped from a packed file");
 }
 

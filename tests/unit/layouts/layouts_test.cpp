@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrices that a folder stores in several tensors are found or refused, and read piece by piece.
-#include "weights/assembled.h"
-
 #include <array>
 #include <cstring>
 #include <random>
@@ -9,6 +7,7 @@
 
 #include "base/half.h"
 #include "format/e4m3.h"
+#include "layouts/layout.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/safetensors_folder.h"
@@ -115,9 +114,9 @@ struct Opened {
         : checkpoint(open(std::move(tensors))) {
         if (how == checkpoint::HostStorage::mapped) checkpoint.map();
     }
-    std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols,
-                                                 const weights::PackingHints& hints = {}) const {
-        return weights::find_assembled([&](const std::string& name) { return checkpoint.find(name); },
+    std::optional<layouts::AssembledRows> find(int64_t rows = k_rows, int64_t cols = k_cols,
+                                               const layouts::PackingHints& hints = {}) const {
+        return layouts::find_assembled([&](const std::string& name) { return checkpoint.find(name); },
                                        "X.weight", rows, cols, hints);
     }
 
@@ -130,9 +129,9 @@ struct Opened {
 };
 
 std::vector<std::byte> all_rows(const Opened& opened) {
-    const weights::AssembledMatrix matrix = *opened.find();
+    const layouts::AssembledRows matrix = *opened.find();
     std::vector<std::byte> rows(static_cast<size_t>(matrix.rows * matrix.row_bytes));
-    weights::read_assembled(opened.checkpoint, matrix, 0, rows);
+    layouts::read_assembled(opened.checkpoint, matrix, 0, rows);
     return rows;
 }
 
@@ -152,34 +151,34 @@ void expect_refusal(const Folder& tensors, Status status, std::string_view part,
 }  // namespace
 
 TEST_CASE("the tensors beside a weight show how it is packed") {
-    using Kind = weights::AssembledMatrix::Kind;
-    const auto is = [](const Folder& tensors, Kind kind, int64_t scale_rows = 1) {
+    using layouts::Method;
+    const auto is = [](const Folder& tensors, Method method, int64_t group = 0) {
         const Opened opened(tensors);
         const auto matrix = opened.find();
-        return matrix->kind == kind && matrix->scale_rows == scale_rows;
+        return matrix->method == method && matrix->group == group;
     };
-    CHECK(is(fp8(floats({2, 2}, 4)), Kind::fp8, 128));
-    CHECK(is(fp8(floats({2, 2}, 4), "X.weight_scale"), Kind::fp8, 128));
-    CHECK(is(fp8(floats({k_rows}, k_rows)), Kind::fp8, 1));
-    CHECK(is(fp8(floats({k_rows, 1}, k_rows)), Kind::fp8, 1));
-    CHECK(is(fp8(floats({}, 1)), Kind::fp8, k_rows));
-    CHECK(is(fp8(floats({1}, 1)), Kind::fp8, k_rows));
-    CHECK(is(fp8(bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)), Kind::mxfp8));
-    CHECK(is(nvfp4(), Kind::nvfp4));
-    CHECK(is(packed_nvfp4(), Kind::nvfp4));
-    CHECK(is(mxfp4(), Kind::mxfp4));
-    CHECK(is(awq(), Kind::awq));
-    CHECK(is(int4(64), Kind::integers));
-    CHECK(is(gptq(4, 32), Kind::integers));
+    CHECK(is(fp8(floats({2, 2}, 4)), Method::fp8));
+    CHECK(is(fp8(floats({2, 2}, 4), "X.weight_scale"), Method::fp8));
+    CHECK(is(fp8(floats({k_rows}, k_rows)), Method::fp8));
+    CHECK(is(fp8(floats({k_rows, 1}, k_rows)), Method::fp8));
+    CHECK(is(fp8(floats({}, 1)), Method::fp8));
+    CHECK(is(fp8(floats({1}, 1)), Method::fp8));
+    CHECK(is(fp8(bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)), Method::mxfp8, 32));
+    CHECK(is(nvfp4(), Method::nvfp4, 16));
+    CHECK(is(packed_nvfp4(), Method::nvfp4, 16));
+    CHECK(is(mxfp4(), Method::mxfp4, 32));
+    CHECK(is(awq(), Method::integers, 128));
+    CHECK(is(int4(64), Method::integers, 64));
+    CHECK(is(gptq(4, 32), Method::integers, 32));
     CHECK_FALSE(Opened({{"X.weight", floats({2, 2}, 4)}}).find());
     CHECK_FALSE(Opened(Folder()).find());
 }
 
 TEST_CASE("integers are stored in the smallest format that represents them exactly") {
-    const auto format_of = [](const Folder& tensors, const weights::PackingHints& hints = {}) {
+    const auto format_of = [](const Folder& tensors, const layouts::PackingHints& hints = {}) {
         return Opened(tensors).find(k_rows, k_cols, hints)->format;
     };
-    weights::PackingHints symmetric;
+    layouts::PackingHints symmetric;
     symmetric.symmetric = true;
     CHECK(format_of(int4(32)) == Format::q4_0);
     CHECK(format_of(int4(64)) == Format::int4_s64);
@@ -199,7 +198,7 @@ TEST_CASE("integers are stored in the smallest format that represents them exact
     CHECK(format_of(gptq(8, 64), symmetric) == Format::int8_s64);
     CHECK(format_of(gptq(8, 128), symmetric) == Format::int8_s128);
     CHECK(format_of(gptq(8, 256), symmetric) == Format::int8_row);
-    weights::PackingHints ordered;
+    layouts::PackingHints ordered;
     ordered.orders_inputs = true;
     CHECK(format_of(gptq(4, 32), ordered) == Format::f32);
     ordered.symmetric = true;
@@ -209,20 +208,20 @@ TEST_CASE("integers are stored in the smallest format that represents them exact
 }
 
 TEST_CASE("config and tensors that contradict each other are refused by the tensor's name") {
-    const auto refused = [](const Folder& tensors, const weights::PackingHints& hints, Status status,
+    const auto refused = [](const Folder& tensors, const layouts::PackingHints& hints, Status status,
                             std::string_view part) {
         const Opened opened(tensors);
         expect_error(status, part, [&] {
             const auto matrix = opened.find(k_rows, k_cols, hints);
             std::vector<std::byte> rows(static_cast<size_t>(matrix->rows * matrix->row_bytes));
-            weights::read_assembled(opened.checkpoint, *matrix, 0, rows);
+            layouts::read_assembled(opened.checkpoint, *matrix, 0, rows);
         });
     };
     Folder both = int4(32);
     both["X.qweight"] = awq().at("X.qweight");
     refused(both, {}, Status::format, "tensors X.weight_packed and X.qweight both hold one matrix");
 
-    weights::PackingHints hints;
+    layouts::PackingHints hints;
     hints.groups = {{8, 32}, {4, 128}};
     hints.text = "gptq: some";
     refused(int4(32), hints, Status::format,
@@ -285,8 +284,8 @@ TEST_CASE("a stated shape is compared with the matrix") {
 }
 
 TEST_CASE("tensors that are quantised otherwise than a file declares are refused with both names") {
-    using weights::Method;
-    weights::PackingHints hints;
+    using layouts::Method;
+    layouts::PackingHints hints;
     const auto found = [&](const Folder& tensors) { return Opened(tensors).find(k_rows, k_cols, hints); };
     const auto refused = [&](const Folder& tensors, std::string_view part) {
         const Opened opened(tensors);
@@ -307,14 +306,15 @@ TEST_CASE("tensors that are quantised otherwise than a file declares are refused
 
     hints.declarations[1].entries[0].group = 32;
     refused(nvfp4(), "tensor X.weight holds NVFP4 in groups of 16, hf_quant_config.json");
-    hints.declarations[1].modules.emplace("X", weights::Declaration::Entry{Method::mxfp4, 0, "MXFP4"});
+    hints.declarations[1].modules.emplace("X", layouts::Declaration::Entry{Method::mxfp4, 0, "MXFP4"});
     CHECK(found(mxfp4()));
     refused(fp8(floats({}, 1)), "tensor X.weight holds FP8, hf_quant_config.json says MXFP4 of it");
 }
 
 TEST_CASE("FP8 weights have the scale of their block, their row or their matrix") {
-    const auto check = [](const Stored& scales, const auto& scale_at) {
-        const Folder folder = fp8(scales);
+    const auto check = [](const Stored& scales, const auto& scale_at,
+                          const char* name = "X.weight_scale_inv") {
+        const Folder folder = fp8(scales, name);
         const std::vector<float> out = decoded(Opened(folder));
         const std::vector<std::byte>& codes = folder.at("X.weight").data;
         for (int64_t n = 0; n < k_rows; ++n) {
@@ -324,14 +324,41 @@ TEST_CASE("FP8 weights have the scale of their block, their row or their matrix"
             }
         }
     };
-    check(floats({2, 2}, 4),
-          [](int64_t n, int64_t k) { return 0.25F + static_cast<float>(n / 128 * 2 + k / 128); });
-    check(floats({k_rows}, k_rows), [](int64_t n, int64_t) { return 0.25F + static_cast<float>(n); });
+    const auto of_block = [](int64_t n, int64_t k) {
+        return 0.25F + static_cast<float>(n / 128 * 2 + k / 128);
+    };
+    const auto of_row = [](int64_t n, int64_t) { return 0.25F + static_cast<float>(n); };
+    check(floats({2, 2}, 4), of_block);
+    check(floats({2, 2}, 4), of_block, "X.weight_scale");
+    check(floats({k_rows}, k_rows), of_row);
+    check(floats({k_rows, 1}, k_rows), of_row);
     check(floats({1}, 1), [](int64_t, int64_t) { return 0.25F; });
     Stored narrow = {"BF16", {}, std::vector<std::byte>(2)};
     const uint16_t bits = float_to_bf16(0.75F);
     std::memcpy(narrow.data.data(), &bits, sizeof(bits));
     check(narrow, [](int64_t, int64_t) { return 0.75F; });
+}
+
+TEST_CASE("AWQ's words hold eight outputs in their own order") {
+    constexpr int k_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    const auto nibble = [&](const Stored& words, int64_t row, int64_t n) {
+        uint32_t word;
+        std::memcpy(&word, words.data.data() + 4 * (row * (k_rows / 8) + n / 8), sizeof(word));
+        return static_cast<int>(word >> (4 * k_order[n % 8]) & 15);
+    };
+    Folder folder = awq();
+    for (const char* scale_type : {"F16", "F32"}) {  // F16: the fast way; F32: that of all integers
+        folder["X.scales"] = half_floats(scale_type, {k_cols / 128, k_rows}, k_cols / 128 * k_rows);
+        const std::vector<float> out = decoded(Opened(folder));
+        for (int64_t n = 0; n < k_rows; ++n) {
+            for (int64_t k = 0; k < k_cols; ++k) {
+                const float scale = 1.0F + static_cast<float>((k / 128 * k_rows + n) % 64) / 64.0F;
+                const int code =
+                    nibble(folder.at("X.qweight"), k, n) - nibble(folder.at("X.qzeros"), k / 128, n);
+                REQUIRE(out[n * k_cols + k] == scale * static_cast<float>(code));
+            }
+        }
+    }
 }
 
 TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") {
@@ -340,13 +367,13 @@ TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") 
         const Opened opened(tensors);
         const std::vector<std::byte> whole = all_rows(opened);
         CHECK(all_rows(Opened(tensors, checkpoint::HostStorage::mapped)) == whole);
-        const weights::AssembledMatrix matrix = *opened.find();
+        const layouts::AssembledRows matrix = *opened.find();
         std::mt19937 random(1);
         for (int round = 0; round < 200; ++round) {
             const size_t from = random() % whole.size();
             const size_t count = random() % std::min<size_t>(whole.size() - from, 5000) + 1;
             std::vector<std::byte> piece(count);
-            weights::read_assembled(opened.checkpoint, matrix, from, piece);
+            layouts::read_assembled(opened.checkpoint, matrix, from, piece);
             REQUIRE(std::equal(piece.begin(), piece.end(), whole.begin() + static_cast<int64_t>(from)));
         }
     }
@@ -354,27 +381,27 @@ TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") 
 
 TEST_CASE("the factor of a matrix multiplies or divides, as its format says") {
     const Opened multiplied(nvfp4());
-    CHECK(weights::read_factor(multiplied.checkpoint, *multiplied.find()) == 0.5F);
+    CHECK(multiplied.find()->factor(multiplied.checkpoint) == 0.5F);
     const Opened divided(packed_nvfp4());
-    CHECK(weights::read_factor(divided.checkpoint, *divided.find()) == 0.25F);
+    CHECK(divided.find()->factor(divided.checkpoint) == 0.25F);
     const Opened none(awq());
-    CHECK(weights::read_factor(none.checkpoint, *none.find()) == 1.0F);
+    CHECK(none.find()->factor(none.checkpoint) == 1.0F);
     Folder zeros = nvfp4();
     const float zero = 0.0F;
     zeros["X.weight_scale_2"] = stored({}, &zero);
     const Opened pruned(zeros);
-    CHECK(weights::read_factor(pruned.checkpoint, *pruned.find()) == 0.0F);
+    CHECK(pruned.find()->factor(pruned.checkpoint) == 0.0F);
     zeros = packed_nvfp4();
     zeros["X.weight_global_scale"] = stored({1}, &zero);
     const Opened endless(zeros);
     expect_error(Status::format, "tensor X.weight_global_scale is 0",
-                 [&] { static_cast<void>(weights::read_factor(endless.checkpoint, *endless.find())); });
+                 [&] { static_cast<void>(endless.find()->factor(endless.checkpoint)); });
     for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF}) {
         Folder folder = nvfp4();
         folder["X.weight_scale_2"] = stored({}, &bad);
         const Opened opened(folder);
         expect_error(Status::format, "tensor X.weight_scale_2 is",
-                     [&] { static_cast<void>(weights::read_factor(opened.checkpoint, *opened.find())); });
+                     [&] { static_cast<void>(opened.find()->factor(opened.checkpoint)); });
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the declarations in the files of a quantised folder, and that two files that declare methods must agree.
-#include "model/declared_methods.h"
+#include "layouts/quantization_config.h"
 
 #include <string>
 
@@ -9,19 +9,19 @@
 
 using namespace minim;
 using namespace minim::test;
-using weights::Method;
+using layouts::Method;
 
 namespace {
 
-weights::Declaration of_config(const std::string& quantization) {
-    return model::declared_methods(json::parse(quantization, "config.json", json::Source::file));
+layouts::Declaration of_config(const std::string& quantization) {
+    return layouts::declared_methods(json::parse(quantization, "config.json", json::Source::file));
 }
 
 // Returns the declarations of both files; an empty text stands for a missing file.
-weights::PackingHints hints_of(const std::string& quantization, const std::string& hf_quant) {
-    weights::PackingHints hints;
+layouts::PackingHints hints_of(const std::string& quantization, const std::string& hf_quant) {
+    layouts::PackingHints hints;
     if (!quantization.empty()) hints.declarations.push_back(of_config(quantization));
-    model::add_hf_quant_config(hf_quant, hints);
+    layouts::add_hf_quant_config(hf_quant, hints);
     return hints;
 }
 
@@ -29,7 +29,7 @@ std::string hf_file(const std::string& quantization) {
     return R"({"producer": {"name": "modelopt"}, "quantization": )" + quantization + "}";
 }
 
-bool is(const weights::Declaration::Entry& entry, Method method, int64_t group = 0) {
+bool is(const layouts::Declaration::Entry& entry, Method method, int64_t group = 0) {
     return entry.method == method && entry.group == group;
 }
 
