@@ -143,7 +143,7 @@ struct minim_session {
 
     void publish_status() {
         const std::lock_guard lock(status_mutex);
-        n_tokens = static_cast<size_t>(n_reported());
+        n_tokens = n_reported();
         generation_state.reset();
         if (generation) generation_state = generation->state();
     }

@@ -85,7 +85,7 @@ class Records {
         const int64_t n_steps_between = n_steps_ - std::exchange(found->last_use, n_steps_);
         if (found->graph != nullptr) return repeat(stream, found->graph);
         if (n_steps_between > k_max_steps_between) return false;
-        current_ = static_cast<size_t>(found - records_.begin());
+        current_ = found - records_.begin();
         found->n_launches = 0;
         why_spoilt_ = nullptr;
         const char* why = runtime::begin_record(device_, stream);

@@ -74,7 +74,7 @@ void OutputReader::take(size_t count, std::vector<Delta>& deltas) {
         if (delta.kind == MINIM_DELTA_REASONING) taken.kind = Delta::Kind::reasoning;
         if (delta.kind == MINIM_DELTA_TOOL_CALL) {
             taken.kind = Delta::Kind::call;
-            taken.call = static_cast<size_t>(delta.index);
+            taken.call = delta.index;
             if (delta.name != nullptr) taken.name.assign(delta.name, delta.name_length);
         }
         append(std::move(taken), deltas);

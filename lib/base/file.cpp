@@ -78,7 +78,7 @@ void File::read_at(uint64_t offset, std::span<std::byte> out) const {
             fail_file(Reason::truncated, "{}: ends at byte {}, {} bytes wanted from {}", path_, offset + done,
                       out.size(), offset);
         }
-        done += static_cast<size_t>(got);
+        done += got;
     }
 }
 

@@ -137,7 +137,7 @@ struct ThreadPool::State {
         for (int32_t n = 0; n < n_parts; ++n) {
             const int32_t part = n_parts == 1 ? 0 : nth_node(node % n_parts, n, n_parts);
             for (size_t i = 0; i < shares.size(); ++i) {
-                const size_t number = (static_cast<size_t>(thread) + i) % shares.size();
+                const size_t number = (thread + i) % shares.size();
                 if (shares[number].part == part) work_on(number, job, thread);
             }
         }

@@ -73,7 +73,7 @@ Value no_element(const Value& value, const Value& key) {
 std::optional<size_t> position(int64_t index, size_t count) {
     const auto n = static_cast<int64_t>(count);
     if (index < -n || index >= n) return std::nullopt;
-    return static_cast<size_t>(index < 0 ? index + n : index);
+    return index < 0 ? index + n : index;
 }
 
 Value element(const Value& value, int64_t index, Meter& meter) {

@@ -72,7 +72,7 @@ bool begins_word(char before, Case to) {
 }  // namespace
 
 size_t count_characters(std::string_view text) noexcept {
-    return text.size() - static_cast<size_t>(std::count_if(text.begin(), text.end(), is_continuation));
+    return text.size() - std::count_if(text.begin(), text.end(), is_continuation);
 }
 
 std::vector<size_t> character_offsets(std::string_view text) {

@@ -51,7 +51,7 @@ class Builder {
             std::array<int32_t, 512> names{};  // by symbol and whether the set has it, from 1
             int32_t n_names = 0;
             for (size_t byte = 0; byte < 256; ++byte) {
-                int32_t& name = names[2 * static_cast<size_t>(of_byte[byte]) + (set[byte] ? 1 : 0)];
+                int32_t& name = names[2 * of_byte[byte] + (set[byte] ? 1 : 0)];
                 if (name == 0) name = ++n_names;
                 of_byte[byte] = name - 1;
             }
@@ -150,7 +150,7 @@ class Builder {
                 by_rule[state.value].push_back(state.out);
             }
         }
-        const size_t row = static_cast<size_t>(entry->second) * static_cast<size_t>(a_.n_symbols);
+        const int64_t row = int64_t{entry->second} * a_.n_symbols;
         const StateSet* last_targets = nullptr;
         int32_t last_state = k_none;
         for (size_t symbol = 0; symbol < by_symbol_.size(); ++symbol) {
@@ -245,10 +245,9 @@ class Builder {
             with_text.push_back(rule);
         };
         const auto set_goes_on = [&](int32_t state) {
-            const auto s = static_cast<size_t>(state);
-            if (a_.counter_of[s] != k_none) return;
-            set_end(s);
-            if (rule_of_start[s] != k_none) set_text(rule_of_start[s]);
+            if (a_.counter_of[state] != k_none) return;
+            set_end(state);
+            if (rule_of_start[state] != k_none) set_text(rule_of_start[state]);
         };
         for (size_t rule = 0; rule < n_rules; ++rule)
             rule_of_start[a_.rule_starts[rule]] = static_cast<int32_t>(rule);
@@ -270,8 +269,7 @@ class Builder {
                 continue;
             }
             const Automaton::Counted& counted = a_.counters[a_.counter_of[state]];
-            if (counted.counter.is_ever_alive(state - static_cast<size_t>(counted.first_state)))
-                set_end(state);
+            if (counted.counter.is_ever_alive(state - counted.first_state)) set_end(state);
             if (rule_of_start[state] != k_none && a_.goes_on(static_cast<int32_t>(state), 0))
                 set_text(rule_of_start[state]);
         }
@@ -297,7 +295,7 @@ class Builder {
         const auto [can_end, has_text] = find_ends();
         const auto n_states = static_cast<size_t>(a_.n_states());
         const auto n_symbols = static_cast<size_t>(a_.n_symbols);
-        const auto start_rule = static_cast<size_t>(a_.start_rule);
+        const int64_t start_rule = a_.start_rule;
         const int32_t start = a_.rule_starts[start_rule];
         if (has_text[start_rule] == 0 && !a_.accepts_at(start, 0))
             fail(Status::invalid, "no text fits the constraint");
@@ -341,7 +339,7 @@ class Builder {
             path.push_back({static_cast<int32_t>(root), 0});
             seen[root] = open;
             while (!path.empty()) {
-                const auto rule = static_cast<size_t>(path.back().rule);
+                const int64_t rule = path.back().rule;
                 const auto calls = a_.calls_of(a_.rule_starts[rule]);
                 if (path.back().n_followed == calls.size()) {
                     a_.call_order[rule] = --place;
@@ -349,12 +347,12 @@ class Builder {
                     path.pop_back();
                     continue;
                 }
-                const auto callee = static_cast<size_t>(calls[path.back().n_followed++].rule);
+                const int32_t callee = calls[path.back().n_followed++].rule;
                 if (seen[callee] == open)
                     fail_internal("the rule '{}' begins with itself", grammar_.rules()[callee].name);
                 if (seen[callee] == done) continue;
                 seen[callee] = open;
-                path.push_back({static_cast<int32_t>(callee), 0});
+                path.push_back({callee, 0});
             }
         }
     }
@@ -389,7 +387,7 @@ class Builder {
             std::unordered_map<int32_t, const StateSet*> keeping;
             for (const auto& [transitions, group] : groups) {
                 const int32_t old_kind = kind[group[0]];
-                if (n_seen[old_kind] < n_of_kind[static_cast<size_t>(old_kind)]) continue;
+                if (n_seen[old_kind] < n_of_kind[old_kind]) continue;
                 const StateSet*& largest = keeping[old_kind];
                 if (largest == nullptr || group.size() > largest->size()) largest = &group;
             }
@@ -401,7 +399,7 @@ class Builder {
             std::vector<int32_t> changed;
             for (const StateSet* group : renamed) {
                 const int32_t old_kind = kind[group->front()];
-                n_of_kind[static_cast<size_t>(old_kind)] -= std::ssize(*group);
+                n_of_kind[old_kind] -= std::ssize(*group);
                 for (const int32_t state : *group) kind[state] = static_cast<int32_t>(n_of_kind.size());
                 n_of_kind.push_back(std::ssize(*group));
                 changed.insert(changed.end(), group->begin(), group->end());
@@ -467,8 +465,8 @@ class Builder {
 
 int32_t Automaton::count_in_counted(int32_t state, int32_t count, const Counted& counted) const noexcept {
     const int64_t entered = is_counted[state] != 0 ? counted.counter.after(count) : int64_t{count};
-    const auto place = static_cast<size_t>(state - counted.first_state);
-    if (entered == Counter::k_none || !counted.counter.is_alive(place, entered)) return k_none;
+    if (entered == Counter::k_none || !counted.counter.is_alive(state - counted.first_state, entered))
+        return k_none;
     return static_cast<int32_t>(entered);
 }
 

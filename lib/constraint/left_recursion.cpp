@@ -166,7 +166,7 @@ class Rewriter {
         }
         std::vector<int32_t> after(group.size(), -1);  // by member: where its end leads
         const auto place_of = [&](int32_t member) {
-            return static_cast<size_t>(std::ranges::find(group, member) - group.begin());
+            return std::ranges::find(group, member) - group.begin();
         };
         after[place_of(goal)] = add(goal, {.kind = Kind::split, .out = end});
         for (size_t i = 0; i < group.size(); ++i) {

@@ -183,9 +183,8 @@ class MemberList {
                     {state(from, count), state(to, next), count > 0 ? with_separator(member) : member});
             };
             for (int64_t place = 0; place < n_named; ++place) {
-                const auto i = static_cast<size_t>(place);
-                if (has_room) add(place, place + 1, members[i]);
-                if (!named_[i].is_required)
+                if (has_room) add(place, place + 1, members[place]);
+                if (!named_[place].is_required)
                     graph.edges.push_back({state(place, count), state(place + 1, count), grammar_.empty()});
             }
             if (has_room)

@@ -89,8 +89,7 @@ StateTokens StateTokensFinder::try_all() {
     const size_t n_places = found.may_end.size();
     found.hides_exits.resize(n_places, 0);
     for (const Transition& transition : found.transitions) {
-        const auto place = static_cast<size_t>(transition.from);
-        if (found.may_end[place] == 0) found.hides_exits[place] = 1;
+        if (found.may_end[transition.from] == 0) found.hides_exits[transition.from] = 1;
     }
     found.begins.resize(n_places + 1, 0);
     for (const auto& [token, place] : allowed) ++found.begins[int64_t{place} + 1];
@@ -122,7 +121,7 @@ int32_t StateTokensFinder::add_place(Reference& found, int32_t position) {
     place = static_cast<int32_t>(positions_of_.size());
     positions_of_.push_back(position);
     found.may_end.push_back(positions_.may_end(position) ? 1 : 0);
-    next_.resize(next_.size() + static_cast<size_t>(automaton_->n_symbols), k_untried);
+    next_.resize(next_.size() + automaton_->n_symbols, k_untried);
     return place;
 }
 
@@ -184,7 +183,7 @@ bool StateTokensFinder::find_places(const Reference& reference) {
         has_changed = false;
         for (const Transition& transition : reference.transitions) {
             if (transition.to == k_dead) continue;
-            const auto place = static_cast<size_t>(transition.to);
+            const int64_t place = transition.to;
             if (positions_of_[place] == k_mixed) continue;
             const int32_t from = positions_of_[transition.from];
             const int32_t to = from < 0 ? from : positions_.step(from, transition.symbol);
@@ -215,7 +214,7 @@ int32_t StateTokensFinder::position_at(int32_t place, int32_t node) {
 // Returns the bytes that lead to a node: those with which the tokens below it begin.
 std::string_view StateTokensFinder::text_of(int32_t node) const {
     const auto nodes = trie_->nodes();
-    auto i = static_cast<size_t>(node);
+    int64_t i = node;
     const size_t length = nodes[i].depth;
     while (nodes[i].token < 0) ++i;
     return tokenizer_->token_bytes(nodes[i].token).substr(0, length);
@@ -234,7 +233,7 @@ bool StateTokensFinder::add_refused(const Reference& reference, StateTokens& fou
             to = positions_.read(start_, text_of(refused.node));
             ++n_tried;
         }
-        if (to != k_dead) n_tried += static_cast<size_t>(node.end - refused.node);
+        if (to != k_dead) n_tried += node.end - refused.node;
         if (n_tried > nodes.size() / k_min_share) return false;
         if (to == k_dead) continue;
         const auto reached = [&](int32_t i, int32_t position) {

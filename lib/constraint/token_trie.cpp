@@ -14,7 +14,7 @@ struct Token {
 };
 
 size_t common_length(std::string_view a, std::string_view b) {
-    return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+    return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
 }  // namespace

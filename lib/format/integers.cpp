@@ -38,7 +38,7 @@ void put_signed(const uint8_t* codes, int count, std::byte* to) {
 template <typename Block, typename Write>
 void for_each_block_of(const IntegerRow& row, std::byte* out, const Write& write) {
     for (size_t k = 0; k < row.codes.size(); k += Block::block_elems) {
-        write(row.codes.data() + k, k / static_cast<size_t>(row.group), out);
+        write(row.codes.data() + k, k / row.group, out);
         out += Block::block_bytes;
     }
 }
@@ -57,8 +57,7 @@ void write_zeros4(const IntegerRow& row, std::byte* out) {
         uint8_t turned[Block::block_elems];
         uint8_t zeros = 0;
         for (int g = 0; g < Block::n_groups; ++g) {
-            const size_t group =
-                first + static_cast<size_t>(g * Block::group) / static_cast<size_t>(row.group);
+            const size_t group = first + g * Block::group / row.group;
             const ScaleAndZero packed = pack_zero(float_to_f16(row.scales[group]), row.zeros[group], 4);
             store(to + Block::d_at + 2 * g, packed.d);
             zeros = static_cast<uint8_t>(zeros | packed.zero << (4 * g));

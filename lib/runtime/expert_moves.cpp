@@ -38,7 +38,7 @@ void ExpertPool::note(int64_t layer, std::span<const int32_t> ids) {
     Slot& of = slots_[slot_of_[layer]];
     const double weight = use_weight();
     for (const int32_t id : ids) {
-        const auto e = static_cast<size_t>(id);
+        const int64_t e = id;
         of.score[e] += weight;
         of.is_used[e] = 1;
         ++(of.is_on_device[e] != 0 ? state_.n_hits : state_.n_misses);
@@ -133,7 +133,7 @@ std::vector<size_t> ExpertPool::victims(const PlaceClass& of) const {
         if (place.state == PlaceState::free) all.emplace_back(-1.0, p);
         if (place.state != PlaceState::here) continue;
         const Slot& slot = slots_[place.holds.slot];
-        const auto e = static_cast<size_t>(place.holds.expert);
+        const int64_t e = place.holds.expert;
         if (slot.is_used[e] == 0) all.emplace_back(slot.score[e], p);
     }
     std::ranges::sort(all);
@@ -157,7 +157,7 @@ void ExpertPool::choose_moves(PlaceClass& of) {
     for (size_t i = 0; i < std::min({n, wanted.size(), room.size()}); ++i) {
         Place& place = places_[room[i]];
         Slot& to = slots_[wanted[i].slot];
-        const auto e = static_cast<size_t>(wanted[i].expert);
+        const int64_t e = wanted[i].expert;
         if (place.state == PlaceState::here) {
             const Slot& from = slots_[place.holds.slot];
             if (to.score[e] <= k_lead * from.score[place.holds.expert]) return;

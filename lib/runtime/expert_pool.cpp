@@ -55,8 +55,8 @@ void ExpertPool::make_slots(int64_t first_layer) {
         slot.score.assign(n, 0.0);
         slot.is_used.assign(n, 0);
         table_bytes += n * sizeof(ExpertPlace);
-        const auto of_stage = static_cast<size_t>(layer.layer - first_layer);
-        if (slot_of_.size() <= of_stage) slot_of_.resize(of_stage + 1, -1);
+        const int64_t of_stage = layer.layer - first_layer;
+        if (std::ssize(slot_of_) <= of_stage) slot_of_.resize(of_stage + 1, -1);
         slot_of_[of_stage] = static_cast<int32_t>(slots_.size()) - 1;
     }
     tables_ = device_.allocate(table_bytes, "tables of experts", backend::MemoryUse::weights);
@@ -153,8 +153,7 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
             for (const size_t s : of.slots) order.push_back({static_cast<int32_t>(s), e});
         if (!uses.empty()) {
             const auto count = [&](const Expert& expert) {
-                const auto layer = static_cast<size_t>(layers_[expert.slot].layer);
-                return uses[layer][expert.expert];
+                return uses[layers_[expert.slot].layer][expert.expert];
             };
             std::ranges::stable_sort(order, std::greater{}, count);
             for (const Expert& expert : order)
@@ -188,7 +187,7 @@ void ExpertPool::copy_expert(const Expert& expert, std::byte* to, ExpertCopier& 
         }
         to += room_of(weight);
     };
-    const auto e = static_cast<size_t>(expert.expert);
+    const int64_t e = expert.expert;
     copy(*layer.gate[e], layer.on_host->gate, slot.on_device.gate);
     copy(*layer.up[e], layer.on_host->up, slot.on_device.up);
     copy(*layer.down[e], layer.on_host->down, slot.on_device.down);
@@ -201,7 +200,7 @@ void ExpertPool::appear(Place& place) {
     place.state = PlaceState::here;
     Slot& slot = slots_[place.holds.slot];
     const PooledLayer& layer = layers_[place.holds.slot];
-    const auto e = static_cast<size_t>(place.holds.expert);
+    const int64_t e = place.holds.expert;
     const ExpertPlace entry = place_at(layer, place.holds.expert, place.data);
     device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&entry),
                   sizeof(entry));
@@ -215,7 +214,7 @@ void ExpertPool::vanish(Place& place) {
     const Expert expert = std::exchange(place.holds, Expert{});
     if (expert.slot < 0) return;
     Slot& slot = slots_[expert.slot];
-    const auto e = static_cast<size_t>(expert.expert);
+    const int64_t e = expert.expert;
     const ExpertPlace none;
     device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&none),
                   sizeof(none));

@@ -41,7 +41,7 @@ ForwardPass::ForwardPass(std::span<const Stage> stages, Architecture architectur
       architecture_(std::move(architecture)),
       pools_(pools),
       host_beside_devices_(host_beside_devices(stages)),
-      part_keys_(2 * static_cast<size_t>(architecture_.n_layer + 1)) {
+      part_keys_(2 * (architecture_.n_layer + 1)) {
     int64_t first = 0;
     for (const Stage& stage : stages_) first_layer_.push_back(std::exchange(first, first + stage.n_layer));
 }

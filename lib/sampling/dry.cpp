@@ -65,7 +65,7 @@ size_t Dry::breaker_distance(size_t n_window) const {
                 if (n_equal == n) longest = static_cast<std::ptrdiff_t>(n);
             }
         }
-        if (longest >= 0) return i - static_cast<size_t>(longest);
+        if (longest >= 0) return i - longest;
     }
     return n_window;
 }

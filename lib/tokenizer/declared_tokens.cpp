@@ -131,7 +131,7 @@ class Adding {
                             token.text, id, token.id);
         vocabulary_.tokens.push_back(token.text);
         vocabulary_.types.push_back(TokenType::unused);
-        rows_[token.text] = static_cast<size_t>(id);
+        rows_[token.text] = id;
         set(id, token);
     }
 

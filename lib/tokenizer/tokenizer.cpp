@@ -119,7 +119,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
 size_t Tokenizer::row(int32_t id) const {
     if (id < 0 || id >= n_tokens())
         fail(Status::invalid, "token id {} is not one of {} tokens", id, n_tokens());
-    return static_cast<size_t>(id);
+    return id;
 }
 
 std::string_view Tokenizer::token_bytes(int32_t id) const {

@@ -31,7 +31,7 @@ Layout::Layout(std::span<const WeightSpec* const> weights, const backend::HostDe
                const LayoutOptions& options)
     : weights_(weights), host_(host), options_(options) {
     const int32_t n_nodes = options_.splits_nodes ? host_->host_memory().n_nodes() : 1;
-    buffer_bytes_.resize(n_nodes == 1 ? 1 : static_cast<size_t>(n_nodes) + 1);
+    buffer_bytes_.resize(n_nodes == 1 ? 1 : n_nodes + 1);
     for (const WeightSpec* weight : weights_) add(*weight);
     find_places();
 }

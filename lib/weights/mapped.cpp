@@ -23,7 +23,7 @@ constexpr const char* k_what = "mapped weights";
 
 const std::byte* widen(const WeightSpec& weight, const Reader& reader,
                        std::deque<std::vector<float>>& widened) {
-    std::vector<float>& values = widened.emplace_back(static_cast<size_t>(weight.cols));
+    std::vector<float>& values = widened.emplace_back(weight.cols);
     reader.read(weight, 0, std::as_writable_bytes(std::span(values)));
     return reinterpret_cast<const std::byte*>(values.data());
 }
@@ -109,8 +109,7 @@ std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
     std::vector<Block> all;
     for (size_t i = 0; i < weights.size(); ++i) {
         const backend::Matrix& matrix = matrices[i];
-        if (weights[i]->use != Use::vector)
-            all.emplace_back(matrix.data, static_cast<size_t>(matrix.rows * matrix.row_bytes));
+        if (weights[i]->use != Use::vector) all.emplace_back(matrix.data, matrix.rows * matrix.row_bytes);
     }
     std::ranges::sort(all, std::less<>(), [](const Block& block) { return block.data(); });
     std::vector<Block> blocks;
