@@ -21,18 +21,13 @@ struct ExpertStack {
     std::vector<const std::byte*> expert;
     std::vector<float> scale;  // per expert; empty means 1
     bool packed = false;
-    const RowSplit* split = nullptr;     // of each expert's rows
-    std::vector<const std::byte*> part;  // [n_expert][split->n_parts()]
+    std::vector<const RowBlocks*> blocks;  // per expert, all with the same rows; empty: rows are contiguous
 
     int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
     float scale_of(int64_t e) const noexcept { return scale.empty() ? 1.0F : scale[e]; }
     Matrix matrix(int64_t e) const noexcept {
-        Matrix m = {expert[e], format, rows, cols, row_bytes, scale_of(e), packed};
-        if (split != nullptr) {
-            m.split = split;
-            m.part = part.data() + e * split->n_parts();
-        }
-        return m;
+        const RowBlocks* in_blocks = blocks.empty() ? nullptr : blocks[e];
+        return {expert[e], format, rows, cols, row_bytes, scale_of(e), packed, in_blocks};
     }
 };
 

@@ -59,7 +59,7 @@ struct ExpertTile {
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, int64_t tile_rows, const Task& task) {
-    const RowTiles tiles(stack.rows, stack.split, tile_rows);
+    const RowTiles tiles(stack.rows, stack.blocks.empty() ? nullptr : stack.blocks.front(), tile_rows);
     TaskParts parts;
     for (int32_t part = 0; part < tiles.n_parts(); ++part) parts.add(n_active * tiles.count(part));
     const auto tile = [&](int32_t part, int64_t index) -> ExpertTile {

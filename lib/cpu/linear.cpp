@@ -24,7 +24,7 @@ struct Tiles {
     int64_t rows;
 
     RowTiles of(const backend::LinearTask& task) const {
-        return {task.weight->rows, task.weight->split, rows};
+        return {task.weight->rows, task.weight->blocks, rows};
     }
     int32_t n_parts() const {
         int32_t n = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts the rows of a job into tiles. If rows are split over NUMA nodes, tiles are numbered node after node, so that the thread
+// Cuts the rows of a job into tiles. Blocks of rows are on NUMA nodes: tiles are numbered node after node, so that the thread
 // pool can give each node's threads the tiles in their memory.
 #pragma once
 
@@ -22,11 +22,11 @@ struct RowTile {
 // The tiles of one matrix, or of every expert of a stack: all experts are split in the same way.
 class RowTiles {
   public:
-    // `split` may be null.
-    RowTiles(int64_t n_rows, const backend::RowSplit* split, int64_t tile_rows)
-        : n_rows_(n_rows), split_(split), tile_rows_(tile_rows) {}
+    // `blocks` may be null.
+    RowTiles(int64_t n_rows, const backend::RowBlocks* blocks, int64_t tile_rows)
+        : n_rows_(n_rows), blocks_(blocks), tile_rows_(tile_rows) {}
 
-    int32_t n_parts() const { return split_ == nullptr ? 1 : static_cast<int32_t>(split_->n_parts()); }
+    int32_t n_parts() const { return blocks_ == nullptr ? 1 : static_cast<int32_t>(blocks_->data.size()); }
     int64_t count(int32_t part) const {
         return (end_of(part) - first_of(part) + tile_rows_ - 1) / tile_rows_;
     }
@@ -36,13 +36,13 @@ class RowTiles {
     }
 
   private:
-    int64_t first_of(int32_t part) const { return split_ == nullptr ? 0 : split_->first_row[part]; }
+    int64_t first_of(int32_t part) const { return blocks_ == nullptr ? 0 : blocks_->first_row[part]; }
     int64_t end_of(int32_t part) const {
-        return split_ == nullptr ? n_rows_ : split_->first_row[int64_t{part} + 1];
+        return blocks_ == nullptr ? n_rows_ : blocks_->first_row[int64_t{part} + 1];
     }
 
     int64_t n_rows_;
-    const backend::RowSplit* split_;
+    const backend::RowBlocks* blocks_;
     int64_t tile_rows_;
 };
 

@@ -25,11 +25,9 @@ void add_expert(const Matrix& matrix, ExpertStack& stack) {
     stack.cols = matrix.cols;
     stack.row_bytes = matrix.row_bytes;
     stack.packed = matrix.packed;
-    stack.split = matrix.split;
     stack.expert.push_back(matrix.data);
     stack.scale.push_back(matrix.scale);
-    if (matrix.split != nullptr)
-        stack.part.insert(stack.part.end(), matrix.part, matrix.part + matrix.split->n_parts());
+    if (matrix.blocks != nullptr) stack.blocks.push_back(matrix.blocks);
 }
 
 void set_of_layer(Role role, const Matrix& matrix, LayerWeights& layer) {

@@ -59,10 +59,9 @@ void ExpertCopier::start(const WeightSpec& weight, const ExpertStack& on_host, i
         device_.upload(*stream_, to, rows.data(), rows.size());
         return;
     }
-    // The rows of a split matrix lie in several places.
     for (int64_t row = 0; row < stored.rows;) {
         int64_t end = stored.rows;
-        if (stored.split != nullptr) end = *std::ranges::upper_bound(stored.split->first_row, row);
+        if (stored.blocks != nullptr) end = *std::ranges::upper_bound(stored.blocks->first_row, row);
         device_.upload(*stream_, to + row * stored.row_bytes, stored.row(row),
                        static_cast<uint64_t>((end - row) * stored.row_bytes));
         row = end;

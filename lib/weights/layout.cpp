@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "base/checked.h"
 
@@ -45,28 +46,30 @@ Matrix Layout::stored(const Matrix& read) const {
     return stored;
 }
 
-// Returns how the rows of the weight are split over NUMA nodes; null: they are not. Weights with equally many rows
-// share one split.
-const backend::RowSplit* Layout::split_of(const WeightSpec& weight) {
-    if (weight.use != Use::product || buffer_bytes_.size() == 1) return nullptr;
-    for (const backend::RowSplit& split : splits_)
-        if (split.first_row.back() == weight.rows) return &split;
+// Returns the first row in each buffer, and the number of rows. Rows that are not split are in the common buffer.
+std::vector<int64_t> Layout::first_rows(const WeightSpec& weight) const {
+    if (weight.use != Use::product || buffer_bytes_.size() == 1) return {0, weight.rows};
     const int64_t granule = std::max(host_->pack_rows_together(), backend::k_split_rows);
-    splits_.push_back({host_->host_memory().rows_of_nodes(weight.rows, granule)});
-    return &splits_.back();
+    return host_->host_memory().rows_of_nodes(weight.rows, granule);
+}
+
+// Returns the matrix as it is read.
+Matrix Layout::matrix_of(const WeightSpec& weight) const {
+    return {.format = weight.format,
+            .rows = weight.rows,
+            .cols = weight.cols,
+            .row_bytes = weight.row_bytes,
+            .packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format)};
 }
 
 void Layout::add(const WeightSpec& weight) {
-    Matrix read = {
-        .format = weight.format, .rows = weight.rows, .cols = weight.cols, .row_bytes = weight.row_bytes};
-    read.packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format);
-    const backend::RowSplit* split = split_of(weight);
-    split_.push_back(split);
-    if (split == nullptr) return add_run({&weight, 0, read, stored(read), common_buffer()});
-    for (size_t k = 0; k + 1 < split->first_row.size(); ++k) {
-        const auto from = static_cast<uint64_t>(split->first_row[k] * read.row_bytes);
-        read.rows = split->first_row[k + 1] - split->first_row[k];
-        add_run({&weight, from, read, stored(read), k});
+    Matrix read = matrix_of(weight);
+    const std::vector<int64_t> first = first_rows(weight);
+    const size_t n_blocks = first.size() - 1;
+    for (size_t k = 0; k < n_blocks; ++k) {
+        const auto from = static_cast<uint64_t>(first[k] * read.row_bytes);
+        read.rows = first[k + 1] - first[k];
+        add_run({&weight, from, read, stored(read), n_blocks == 1 ? common_buffer() : k});
     }
 }
 
@@ -98,31 +101,20 @@ uint64_t Layout::unit_bytes(const Run& run) const noexcept {
 
 PlacedMatrices Layout::placed(const std::function<const std::byte*(const Run&)>& place) const {
     PlacedMatrices all;
-    all.splits = splits_;
     size_t next = 0;
     const auto take = [&](const Matrix& rows) -> const std::byte* {
         return bytes_of(rows) == 0 ? nullptr : place(runs_[next++]);
     };
-    for (size_t i = 0; i < weights_.size(); ++i) {
-        const WeightSpec& weight = *weights_[i];
-        Matrix matrix = {
-            .format = weight.format, .rows = weight.rows, .cols = weight.cols, .row_bytes = weight.row_bytes};
-        matrix.packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format);
-        matrix = stored(matrix);
-        if (split_[i] == nullptr) {
-            matrix.data = take(matrix);
-        } else {
-            const auto n = std::ranges::find(splits_, split_[i], [](const auto& split) { return &split; });
-            matrix.split = &all.splits[n - splits_.begin()];
-            std::vector<const std::byte*>& parts = all.parts.emplace_back();
-            for (int64_t k = 0; k < matrix.split->n_parts(); ++k) {
-                Matrix part = matrix;
-                part.rows = matrix.split->first_row[int64_t{k} + 1] - matrix.split->first_row[k];
-                parts.push_back(take(part));
-            }
-            matrix.part = parts.data();
-            matrix.data = parts.front();
+    for (const WeightSpec* weight : weights_) {
+        Matrix matrix = stored(matrix_of(*weight));
+        Matrix block = matrix;
+        backend::RowBlocks blocks = {first_rows(*weight), {}};
+        for (size_t k = 0; k + 1 < blocks.first_row.size(); ++k) {
+            block.rows = blocks.first_row[k + 1] - blocks.first_row[k];
+            blocks.data.push_back(take(block));
         }
+        matrix.data = blocks.data.front();
+        if (blocks.data.size() > 1) matrix.blocks = &all.blocks.emplace_back(std::move(blocks));
         all.matrices.push_back(matrix);
     }
     return all;

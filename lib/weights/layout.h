@@ -35,9 +35,7 @@ struct Run {
 // The matrices of one device as operations take them, one for each weight.
 struct PlacedMatrices {
     std::vector<backend::Matrix> matrices;
-    // Row splits that matrices point to; elements keep their addresses.
-    std::deque<backend::RowSplit> splits;
-    std::deque<std::vector<const std::byte*>> parts;
+    std::deque<backend::RowBlocks> blocks;  // that matrices point to; elements keep their addresses
 };
 
 struct LayoutOptions {
@@ -72,8 +70,9 @@ class Layout {
     PlacedMatrices placed(const std::function<const std::byte*(const Run&)>& place) const;
 
   private:
+    backend::Matrix matrix_of(const WeightSpec& weight) const;
     backend::Matrix stored(const backend::Matrix& read) const;
-    const backend::RowSplit* split_of(const WeightSpec& weight);
+    std::vector<int64_t> first_rows(const WeightSpec& weight) const;
     void add(const WeightSpec& weight);
     void add_run(const Run& run);
     void find_places();
@@ -81,8 +80,6 @@ class Layout {
     std::span<const WeightSpec* const> weights_;
     const backend::HostDevice* host_;
     const LayoutOptions options_;
-    std::vector<const backend::RowSplit*> split_;  // of each weight; null: its rows are contiguous
-    std::deque<backend::RowSplit> splits_;
     std::vector<Run> runs_;
     std::vector<uint32_t> file_order_;
     std::vector<uint64_t> buffer_bytes_;

@@ -309,10 +309,10 @@ TEST_CASE("rows split among NUMA nodes give the same bits, and each node has its
                                         active_cpu_level()),
                 options, Logger());
             const backend::Matrix& output = model.weights().output;
-            REQUIRE(output.split != nullptr);
-            CHECK(output.split->n_parts() == static_cast<int64_t>(n_nodes));
-            CHECK(model.weights().layers[0].experts.down.split != nullptr);
-            CHECK(model.weights().embedding.split == nullptr);
+            REQUIRE(output.blocks != nullptr);
+            CHECK(output.blocks->data.size() == n_nodes);
+            CHECK_FALSE(model.weights().layers[0].experts.down.blocks.empty());
+            CHECK(model.weights().embedding.blocks == nullptr);
             CHECK(same_bits(logits_of(model, ids), logits_of(*expected, ids)));
             CHECK(same_bits(logits_of(model, std::span(ids).first(1)),
                             logits_of(*expected, std::span(ids).first(1))));

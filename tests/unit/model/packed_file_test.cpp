@@ -309,7 +309,7 @@ TEST_CASE("rows of a packed file are not split among NUMA nodes, and the log say
                                 active_cpu_level()),
         packed_in(packed.path), lines.log);
     CHECK(same_bits(some_logits(model), packed.logits));
-    CHECK(model.weights().layers[0].wq.split == nullptr);
+    CHECK(model.weights().layers[0].wq.blocks == nullptr);
     CHECK(lines.holding("mapped weights lie where the system has put the pages") == 1);
     CHECK(lines.holding("anew") == 0);
 }
