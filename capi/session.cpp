@@ -171,7 +171,7 @@ minim_status minim_session_restore_memory(minim_model* model, const void* data, 
     return restore_session(model, params, cancel, out, err, [&] {
         if (data == nullptr) fail(Status::invalid, "argument data is NULL");
         const std::span bytes(static_cast<const std::byte*>(data), size);
-        return kv::StateFile(kv::Source("the session in memory", bytes), kv::Behind::nothing);
+        return kv::StateFile(kv::KvBytes("the session in memory", bytes), kv::Behind::nothing);
     });
 }
 
@@ -181,7 +181,7 @@ minim_status minim_session_restore_fd(minim_model* model, int32_t descriptor,
     uint64_t end = 0;
     const minim_status status = restore_session(model, params, cancel, out, err, [&] {
         const uint64_t start = position_of(descriptor);
-        kv::StateFile file(kv::Source(File(descriptor_path(descriptor)), start), kv::Behind::anything);
+        kv::StateFile file(kv::KvBytes(File(descriptor_path(descriptor)), start), kv::Behind::anything);
         end = start + file.bytes();
         return file;
     });

@@ -25,7 +25,7 @@ std::string budget_text(const MemoryState& state) {
 
 class DeviceMemory::Block : public Memory {
   public:
-    Block(DeviceMemory& owner, Place place, uint64_t size, MemoryUse use)
+    Block(DeviceMemory& owner, Allocation place, uint64_t size, MemoryUse use)
         : Memory(place.data, size), owner_(owner), bytes_(place.bytes), use_(use) {}
     ~Block() override { owner_.release({data_, bytes_}, use_); }
 
@@ -51,7 +51,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 std::unique_ptr<Memory> DeviceMemory::allocate(uint64_t bytes, std::string_view what, MemoryUse use) {
-    const Place place = take(bytes, use);
+    const Allocation place = take(bytes, use);
     if (place.data == nullptr) fail(bytes, what);
     try {
         return std::make_unique<Block>(*this, place, bytes, use);
@@ -61,9 +61,9 @@ std::unique_ptr<Memory> DeviceMemory::allocate(uint64_t bytes, std::string_view 
     }
 }
 
-DeviceMemory::Place DeviceMemory::take(uint64_t bytes, MemoryUse use) {
+DeviceMemory::Allocation DeviceMemory::take(uint64_t bytes, MemoryUse use) {
     const std::lock_guard lock(mutex_);
-    Place place = take_kept(bytes);
+    Allocation place = take_kept(bytes);
     if (place.data == nullptr) {
         if (bytes > budget_bytes_ - state_.used()) return {};
         // Frees kept blocks if the budget or the device needs the memory.
@@ -80,20 +80,20 @@ DeviceMemory::Place DeviceMemory::take(uint64_t bytes, MemoryUse use) {
 }
 
 // Returns the smallest block that is large enough and wastes at most an eighth.
-DeviceMemory::Place DeviceMemory::take_kept(uint64_t bytes) noexcept {
+DeviceMemory::Allocation DeviceMemory::take_kept(uint64_t bytes) noexcept {
     auto best = kept_.end();
     for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
         const bool fits = kept->bytes >= bytes && kept->bytes - bytes <= bytes / 8;
         if (fits && (best == kept_.end() || kept->bytes < best->bytes)) best = kept;
     }
     if (best == kept_.end()) return {};
-    const Place place = *best;
+    const Allocation place = *best;
     kept_.erase(best);
     state_.kept_bytes -= place.bytes;
     return place;
 }
 
-void DeviceMemory::release(Place place, MemoryUse use) noexcept {
+void DeviceMemory::release(Allocation place, MemoryUse use) noexcept {
     const std::lock_guard lock(mutex_);
     state_.used_bytes[static_cast<size_t>(use)] -= place.bytes;
     if (place.bytes == 0 || place.bytes > most_kept_bytes_) {
@@ -107,7 +107,7 @@ void DeviceMemory::release(Place place, MemoryUse use) noexcept {
 }
 
 void DeviceMemory::give_back_oldest() noexcept {
-    const Place place = kept_.front();
+    const Allocation place = kept_.front();
     kept_.erase(kept_.begin());
     state_.kept_bytes -= place.bytes;
     source_.give_back(place.data, place.bytes);

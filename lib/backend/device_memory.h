@@ -60,14 +60,14 @@ class DeviceMemory {
     [[noreturn]] void fail(uint64_t bytes, std::string_view what) const;
 
   private:
-    struct Place {
+    struct Allocation {
         std::byte* data = nullptr;
         uint64_t bytes = 0;
     };
     class Block;
-    Place take(uint64_t bytes, MemoryUse use);
-    Place take_kept(uint64_t bytes) noexcept;
-    void release(Place place, MemoryUse use) noexcept;
+    Allocation take(uint64_t bytes, MemoryUse use);
+    Allocation take_kept(uint64_t bytes) noexcept;
+    void release(Allocation place, MemoryUse use) noexcept;
     void give_back_oldest() noexcept;
 
     const std::string device_;
@@ -76,8 +76,8 @@ class DeviceMemory {
     const Status none_left_;
     const uint64_t most_kept_bytes_;
     mutable std::mutex mutex_;
-    MemoryState state_;        // without free_bytes
-    std::vector<Place> kept_;  // the oldest first
+    MemoryState state_;             // without free_bytes
+    std::vector<Allocation> kept_;  // the oldest first
 };
 
 }  // namespace minim::backend

@@ -49,8 +49,6 @@ struct ViewCache {
 // spans and views are valid as long as the Checkpoint, even after it is moved.
 class Checkpoint {
   public:
-    using Kind = checkpoint::Kind;
-
     // `path`: a .gguf file (any part of a split one), a .safetensors file, a *.index.json, a folder with one model, or an open
     // descriptor of a .gguf file or a folder, "/proc/self/fd/N", of which a copy is kept. Throws Error: the reason says what is
     // wrong with the file.
@@ -61,7 +59,7 @@ class Checkpoint {
     Checkpoint(const Checkpoint&) = delete;
     Checkpoint& operator=(const Checkpoint&) = delete;
 
-    Kind kind() const noexcept { return contents_.kind; }
+    Container container() const noexcept { return contents_.container; }
     const Metadata& metadata() const noexcept { return contents_.metadata; }
     std::span<const Tensor> tensors() const noexcept { return contents_.tensors; }
     const Tensor* find(std::string_view name) const;  // nullptr if there is none

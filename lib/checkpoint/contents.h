@@ -12,10 +12,10 @@
 
 namespace minim::checkpoint {
 
-enum class Kind { gguf, safetensors };
+enum class Container { gguf, safetensors };
 
 struct Contents {
-    Kind kind = Kind::gguf;
+    Container container = Container::gguf;
     std::vector<File> files;  // kept open: a file replaced meanwhile stays the one whose header was read
     Metadata metadata;        // of the first part; for safetensors the strings of __metadata__
     std::vector<Tensor> tensors;

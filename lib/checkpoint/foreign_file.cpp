@@ -10,7 +10,7 @@
 namespace minim::checkpoint {
 namespace {
 
-struct Kind {
+struct KnownFile {
     std::string_view start;  // in small letters
     std::string_view what;
 };
@@ -22,7 +22,7 @@ constexpr std::string_view k_pointer =
     "it is a Git LFS pointer, which stands for the file: fetch the file itself with `git lfs pull`";
 
 // The first bytes of text files, after white space and a byte order mark.
-constexpr Kind k_texts[] = {
+constexpr KnownFile k_texts[] = {
     {"version https://git-lfs.github.com/spec/", k_pointer},
     {"version https://hawser.github.com/spec/", k_pointer},
     {"# xet version",
@@ -38,7 +38,7 @@ constexpr Kind k_texts[] = {
      "it is an XML text, not the file: most likely a server's error message; download the file again"},
 };
 
-constexpr Kind k_binaries[] = {
+constexpr KnownFile k_binaries[] = {
     {"GGUF", "it is a GGUF file: give it a name that ends in .gguf"},
     {"ggml", "it is a file of an older GGML format, which llama.cpp gave up: convert the model to GGUF"},
     {"lmgg", "it is a file of an older GGML format, which llama.cpp gave up: convert the model to GGUF"},
@@ -65,8 +65,8 @@ constexpr Kind k_binaries[] = {
 };
 
 template <size_t n>
-std::string_view find(const Kind (&kinds)[n], std::string_view start) {
-    for (const Kind& kind : kinds) {
+std::string_view find(const KnownFile (&kinds)[n], std::string_view start) {
+    for (const KnownFile& kind : kinds) {
         if (start.starts_with(kind.start)) return kind.what;
     }
     return {};

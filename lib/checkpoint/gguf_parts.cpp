@@ -23,16 +23,16 @@ constexpr std::string_view k_tensors_key = "split.tensors.count";
 constexpr uint64_t k_max_parts = 99999;  // five digits in the file name
 
 // The position of a file in the set, from its metadata.
-struct Place {
+struct SplitPosition {
     uint64_t number = 0;
     uint64_t count = 1;
     std::optional<uint64_t> tensors;
 };
 
-struct Part {
+struct SplitFile {
     File file;
     GgufHeader header;
-    Place place;
+    SplitPosition place;
 };
 
 // Throws an error about a split key, with its position in the file.
@@ -55,8 +55,8 @@ std::optional<uint64_t> split_value(const Metadata& metadata, std::string_view k
     return metadata.unsigned_integer(key);
 }
 
-Place read_place(const Metadata& metadata, const std::string& file) {
-    Place place;
+SplitPosition read_place(const Metadata& metadata, const std::string& file) {
+    SplitPosition place;
     place.number = split_value(metadata, k_number_key, file).value_or(0);
     place.tensors = split_value(metadata, k_tensors_key, file);
     const std::optional<uint64_t> count = split_value(metadata, k_count_key, file);
@@ -75,15 +75,15 @@ Place read_place(const Metadata& metadata, const std::string& file) {
     return place;
 }
 
-Part open_part(const std::string& path) {
+SplitFile open_part(const std::string& path) {
     File file(path);
     GgufHeader header = read_gguf_header(ByteSource(file));
-    const Place place = read_place(header.metadata, path);
+    const SplitPosition place = read_place(header.metadata, path);
     return {std::move(file), std::move(header), place};
 }
 
 // A missing part means a damaged set, not a wrong path of the caller.
-Part open_sibling(const std::string& path) {
+SplitFile open_sibling(const std::string& path) {
     try {
         return open_part(path);
     } catch (const Error& error) {
@@ -94,7 +94,7 @@ Part open_sibling(const std::string& path) {
 }
 
 // Returns the file name, which gives the names of the other parts.
-PartName name_of_set(const Part& opened) {
+PartName name_of_set(const SplitFile& opened) {
     const std::string& path = opened.file.path();
     const std::optional<PartName> name = parse_part_name(std::filesystem::path(path).filename().string());
     if (!name) {
@@ -111,7 +111,7 @@ PartName name_of_set(const Part& opened) {
     return *name;
 }
 
-void check_sibling(const Part& part, const Part& first, uint64_t index) {
+void check_sibling(const SplitFile& part, const SplitFile& first, uint64_t index) {
     const std::string& path = part.file.path();
     const Metadata& metadata = part.header.metadata;
     if (part.place.count != first.place.count) {
@@ -128,10 +128,10 @@ void check_sibling(const Part& part, const Part& first, uint64_t index) {
 }
 
 // Returns all parts in order, whichever of them `path` is.
-std::vector<Part> open_parts(const std::string& path) {
-    std::vector<Part> parts;
+std::vector<SplitFile> open_parts(const std::string& path) {
+    std::vector<SplitFile> parts;
     parts.push_back(open_part(path));
-    const Place opened = parts.front().place;
+    const SplitPosition opened = parts.front().place;
     if (opened.count == 1) return parts;
 
     PartName name = name_of_set(parts.front());
@@ -154,7 +154,7 @@ std::vector<Part> open_parts(const std::string& path) {
     return parts;
 }
 
-void append(Contents& contents, Part part) {
+void append(Contents& contents, SplitFile part) {
     const auto index = static_cast<int32_t>(contents.files.size());
     for (Tensor& tensor : part.header.tensors) tensor.part = index;
     contents.tensors.insert(contents.tensors.end(), std::make_move_iterator(part.header.tensors.begin()),
@@ -162,7 +162,7 @@ void append(Contents& contents, Part part) {
     contents.files.push_back(std::move(part.file));
 }
 
-void check_set(const Contents& contents, const Place& place) {
+void check_set(const Contents& contents, const SplitPosition& place) {
     const std::string& path = contents.files.front().path();
     if (!place.tensors) {
         fail_split(path, contents.metadata, k_tensors_key, "is missing from the first of {} parts",
@@ -208,12 +208,12 @@ std::string part_file_name(const PartName& name) {
 }
 
 Contents open_gguf(const std::string& path) {
-    std::vector<Part> parts = open_parts(path);
-    const Place place = parts.front().place;
+    std::vector<SplitFile> parts = open_parts(path);
+    const SplitPosition place = parts.front().place;
     Contents contents;
-    contents.kind = Kind::gguf;
+    contents.container = Container::gguf;
     contents.metadata = std::move(parts.front().header.metadata);
-    for (Part& part : parts) append(contents, std::move(part));
+    for (SplitFile& part : parts) append(contents, std::move(part));
     if (place.count > 1) check_set(contents, place);
     return contents;
 }

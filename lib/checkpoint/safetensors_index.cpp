@@ -129,7 +129,7 @@ SafetensorsIndex read_safetensors_index(std::string_view file, std::string_view 
 
 Contents open_safetensors(const std::string& path) {
     Contents contents;
-    contents.kind = Kind::safetensors;
+    contents.container = Container::safetensors;
     contents.files.emplace_back(path);
     SafetensorsHeader header = read_safetensors_header(ByteSource(contents.files.back()));
     contents.metadata = std::move(header.metadata);
@@ -144,7 +144,7 @@ Contents open_safetensors_index(const std::string& path, const Logger& log) {
 
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     Contents contents;
-    contents.kind = Kind::safetensors;
+    contents.container = Container::safetensors;
     for (size_t i = 0; i < index.shards.size(); ++i) {
         SafetensorsHeader header = open_shard((folder / index.shards[i]).string(), contents.files);
         if (i == 0) contents.metadata = std::move(header.metadata);

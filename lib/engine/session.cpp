@@ -83,7 +83,7 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
 
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format) {
-    std::vector<kv::Part> parts;
+    std::vector<kv::DeviceLayers> parts;
     for (const runtime::Stage& stage : model.placement().stages())
         parts.push_back({stage.backend, stage.n_layer});
     return std::make_shared<kv::PagePool>(kv_layout(model.config(), k_format, v_format), std::move(parts));

@@ -70,14 +70,14 @@ void seal_header(KvFileHeader& header, uint64_t file_bytes) {
     header.hash = hash_of(header);
 }
 
-Source::Source(File file, uint64_t start) : name_(file.path()), file_(std::move(file)), start_(start) {
+KvBytes::KvBytes(File file, uint64_t start) : name_(file.path()), file_(std::move(file)), start_(start) {
     size_ = file_->size() - std::min(start, file_->size());
 }
 
-Source::Source(std::string name, std::span<const std::byte> bytes)
+KvBytes::KvBytes(std::string name, std::span<const std::byte> bytes)
     : name_(std::move(name)), bytes_(bytes), size_(bytes.size()) {}
 
-void Source::read_at(uint64_t offset, std::span<std::byte> out) const {
+void KvBytes::read_at(uint64_t offset, std::span<std::byte> out) const {
     if (file_) {
         file_->read_at(start_ + offset, out);
         return;
@@ -89,7 +89,7 @@ void Source::read_at(uint64_t offset, std::span<std::byte> out) const {
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
 }
 
-KvFileHeader read_header(const Source& source, std::string_view magic) {
+KvFileHeader read_header(const KvBytes& source, std::string_view magic) {
     KvFileHeader header = {};
     if (source.size() >= sizeof(header.magic))
         source.read_at(0, std::as_writable_bytes(std::span(header.magic)));
@@ -117,7 +117,7 @@ KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
             kv_format(header, header.v_format, path)};
 }
 
-void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes, Behind behind) {
+void check_size(const KvBytes& source, const KvFileHeader& header, uint64_t expected_bytes, Behind behind) {
     if (header.file_bytes != expected_bytes) {
         fail_file(Reason::value, "{}: the header says {} bytes, but the content takes {}", source.name(),
                   header.file_bytes, expected_bytes);

@@ -43,10 +43,10 @@ KvFileHeader new_header(std::string_view magic, uint64_t model, const backend::K
 void seal_header(KvFileHeader& header, uint64_t file_bytes);
 
 // The bytes of a file with KV cache pages: a whole file, a file from a position on, or memory of the caller.
-class Source {
+class KvBytes {
   public:
-    explicit Source(File file, uint64_t start = 0);
-    Source(std::string name, std::span<const std::byte> bytes);  // not copied
+    explicit KvBytes(File file, uint64_t start = 0);
+    KvBytes(std::string name, std::span<const std::byte> bytes);  // not copied
 
     const std::string& name() const noexcept { return name_; }
     uint64_t size() const noexcept { return size_; }
@@ -63,7 +63,7 @@ class Source {
 
 // Reads and checks the header. Throws format with a reason: `format` (another kind of file, or another version),
 // `truncated`, or `value` (the header was altered).
-KvFileHeader read_header(const Source& source, std::string_view magic);
+KvFileHeader read_header(const KvBytes& source, std::string_view magic);
 
 // Returns the layout of the header. Throws format with reason `value`, `type` or `format` for an impossible one.
 backend::KvLayout layout_of(const KvFileHeader& header, const std::string& path);
@@ -74,7 +74,7 @@ enum class Behind : uint8_t {
 };  // the allowed content of the source after the file's bytes
 
 // Throws format if the size of the source differs from the size in its header, or from the size that its counts give.
-void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes,
+void check_size(const KvBytes& source, const KvFileHeader& header, uint64_t expected_bytes,
                 Behind behind = Behind::nothing);
 
 [[noreturn]] void fail_altered(const std::string& path, std::string_view part);

@@ -54,11 +54,12 @@ void check_formats(const KvLayout& layout) {
         facts);
 }
 
-bool is_host(const Part& part) {
+bool is_host(const DeviceLayers& part) {
     return part.backend == nullptr || part.backend->uses_host_memory();
 }
 
-std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& layout, int64_t n_pages) {
+std::unique_ptr<backend::Memory> take_memory(const DeviceLayers& part, const KvLayout& layout,
+                                             int64_t n_pages) {
     const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
     const bool on_host = is_host(part);
     const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();
@@ -70,7 +71,7 @@ std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& l
     return part.backend->allocate(bytes, "KV cache", backend::MemoryUse::kv);
 }
 
-std::vector<Part> with_host(std::vector<Part> parts, const KvLayout& layout) {
+std::vector<DeviceLayers> with_host(std::vector<DeviceLayers> parts, const KvLayout& layout) {
     if (parts.empty()) parts.push_back({nullptr, layout.n_layer});
     return parts;
 }
@@ -93,11 +94,11 @@ uint64_t bytes_for(const KvLayout& layout, int64_t n_context) {
     return bytes;
 }
 
-PagePool::PagePool(const KvLayout& layout, std::vector<Part> parts)
+PagePool::PagePool(const KvLayout& layout, std::vector<DeviceLayers> parts)
     : layout_(layout), parts_(with_host(std::move(parts), layout)) {
     check_formats(layout);
     int64_t n_layer = 0;
-    for (const Part& part : parts_) {
+    for (const DeviceLayers& part : parts_) {
         n_layer += part.n_layer;
         part_layouts_.push_back(layout);
         part_layouts_.back().n_layer = part.n_layer;

@@ -31,7 +31,7 @@ struct PoolState {
 };
 
 // Consecutive layers whose KV cache is in the memory of one device.
-struct Part {
+struct DeviceLayers {
     std::shared_ptr<const backend::Backend> backend;  // null: host memory
     int64_t n_layer = 0;
 };
@@ -50,7 +50,7 @@ class PagePool {
   public:
     // Throws unsupported if is_kv_format() is false for a format, or if a head is not a multiple of the format's blocks.
     // `parts` have the layers of the layout, in their order. Without parts, all layers are in host memory.
-    explicit PagePool(const backend::KvLayout& layout, std::vector<Part> parts = {});
+    explicit PagePool(const backend::KvLayout& layout, std::vector<DeviceLayers> parts = {});
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
 
@@ -106,7 +106,7 @@ class PagePool {
     void drop_spare_slabs() noexcept;
 
     const backend::KvLayout layout_;
-    const std::vector<Part> parts_;
+    const std::vector<DeviceLayers> parts_;
     std::vector<backend::KvLayout> part_layouts_;
     mutable std::mutex mutex_;
     std::vector<Slab> slabs_;  // a freed slab stays as an empty entry

@@ -88,7 +88,7 @@ PrefixCache::Node* PrefixCache::child_of(const Node& parent, std::span<const int
 }
 
 int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelToken* cancel) {
-    const Source file{File(path)};
+    const KvBytes file{File(path)};
     const KvFileHeader header = read_header(file, k_magic);
     const KvLayout& layout = pool_->layout();
     if (header.model != model) fail_file(Reason::value, "{}: these prefixes are of another model", path);

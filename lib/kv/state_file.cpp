@@ -54,7 +54,7 @@ uint64_t hash_of(std::span<const int32_t> tokens, std::span<const float> logits,
     return hash_bytes(std::as_bytes(page_hashes), hash_bytes(std::as_bytes(logits), of_tokens));
 }
 
-Places places_of(const KvFileHeader& header, const KvLayout& layout, const Source& source, Behind behind) {
+Places places_of(const KvFileHeader& header, const KvLayout& layout, const KvBytes& source, Behind behind) {
     const auto& counts = header.counts;
     const bool sensible = counts[k_context] <= k_max_tokens && counts[k_tokens] <= counts[k_context] &&
                           counts[k_evaluated] <= counts[k_tokens] && counts[k_logits] <= k_max_tokens;
@@ -118,7 +118,7 @@ void write_state(const std::string& path, const State& state, const Sequence& kv
     file.commit();
 }
 
-StateFile::StateFile(Source source, Behind behind) : source_(std::move(source)) {
+StateFile::StateFile(KvBytes source, Behind behind) : source_(std::move(source)) {
     const KvFileHeader header = read_header(source_, k_magic);
     layout_ = layout_of(header, name());
     const Places places = places_of(header, layout_, source_, behind);

@@ -45,8 +45,8 @@ class StateFile {
   public:
     // Throws not_found, io, or format with a reason: truncated, format (no state file, or of another version), value (an
     // impossible size, altered bytes).
-    explicit StateFile(const std::string& path) : StateFile(Source(File(path)), Behind::nothing) {}
-    StateFile(Source source, Behind behind);
+    explicit StateFile(const std::string& path) : StateFile(KvBytes(File(path)), Behind::nothing) {}
+    StateFile(KvBytes source, Behind behind);
 
     const backend::KvLayout& layout() const noexcept { return layout_; }
     State state() const noexcept;  // lives as long as this object
@@ -58,7 +58,7 @@ class StateFile {
     void read_pages(Sequence& kv, const CancelToken* cancel) const;
 
   private:
-    Source source_;
+    KvBytes source_;
     uint64_t bytes_ = 0;
     backend::KvLayout layout_;
     State state_;

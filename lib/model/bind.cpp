@@ -19,13 +19,13 @@ namespace {
 using checkpoint::Checkpoint;
 using checkpoint::shape_text;
 using checkpoint::Tensor;
-using weights::Source;
 using weights::Use;
+using weights::WeightSource;
 using weights::WeightSpec;
 
 // Throws unsupported if a tensor's name shows a quantisation that is not supported.
 void refuse_other_quantisations(const Checkpoint& checkpoint) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) return;
+    if (checkpoint.container() == checkpoint::Container::gguf) return;
     for (const Tensor& tensor : checkpoint.tensors()) {
         const std::string_view what = layouts::quantisation_of_tensor(tensor.name);
         if (!what.empty())
@@ -76,7 +76,7 @@ class Binder {
         return n == 0 ? 0 : tensor.shape.front();
     }
 
-    bool is_gguf() const { return checkpoint_.kind() == Checkpoint::Kind::gguf; }
+    bool is_gguf() const { return checkpoint_.container() == checkpoint::Container::gguf; }
     bool was_used(const Tensor& tensor) const { return used_.contains(&tensor); }
 
     // GGUF files may state dimensions of 1 at the outer end, or leave them out.

@@ -95,7 +95,7 @@ ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Toke
     : file_(file) {
     NamedTexts texts;
     std::vector<std::pair<std::string, std::string>> special_tokens;
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) {
+    if (checkpoint.container() == checkpoint::Container::gguf) {
         texts = texts_of_gguf(checkpoint.metadata());
         special_tokens = special_tokens_of_gguf(checkpoint.metadata(), tokenizer);
     } else {

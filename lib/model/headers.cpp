@@ -7,7 +7,7 @@
 namespace minim::model {
 
 Config read_config(const checkpoint::Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.kind() == checkpoint::Checkpoint::Kind::gguf)
+    if (checkpoint.container() == checkpoint::Container::gguf)
         return with_mtp_layers(checkpoint, config_from_gguf(checkpoint.metadata(), log), log);
     Config config =
         with_mtp_layers(checkpoint, config_from_json(side_file(checkpoint, "config.json", true), log), log);

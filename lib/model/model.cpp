@@ -94,7 +94,7 @@ Model::Model(const std::string& path, const Place& place, const OpenOptions& opt
 
 // Returns null if no device computes on host memory.
 const backend::HostDevice* Model::host_backend() const noexcept {
-    for (const weights::Part& part : parts_)
+    for (const weights::DeviceWeights& part : parts_)
         if (part.host != nullptr) return part.host;
     return nullptr;
 }
@@ -152,7 +152,7 @@ void Model::make_expert_tables() {
 void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
     reader_.emplace(checkpoint_);
     std::vector<std::span<const std::byte>> host_memory;
-    for (const weights::PlacedPart& placed : placed_)
+    for (const weights::PlacedWeights& placed : placed_)
         for (const Buffer& buffer : placed.host) host_memory.emplace_back(buffer.data(), buffer.size());
     pools_ = make_expert_pools(placement_, {specs_, weights_, *reader_, host_memory}, moves, uses, log);
     for (size_t s = 0; s < pools_.size(); ++s) {
@@ -165,7 +165,7 @@ void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const
 std::vector<WeightBlock> Model::host_blocks() const {
     std::vector<WeightBlock> blocks;
     for (size_t p = 0; p < parts_.size(); ++p) {
-        const weights::PlacedPart& placed = placed_[p];
+        const weights::PlacedWeights& placed = placed_[p];
         for (size_t b = 0; b < placed.host.size(); ++b) {
             const bool is_common = b + 1 == placed.host.size();
             blocks.push_back({{placed.host[b].data(), placed.host[b].size()},

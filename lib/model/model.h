@@ -93,8 +93,8 @@ class Model {
     uint64_t fingerprint_ = 0;
     runtime::Placement placement_;
     std::vector<weights::WeightSpec> specs_;
-    std::vector<weights::Part> parts_;                // a shard
-    std::vector<weights::PlacedPart> placed_;         // a shard
+    std::vector<weights::DeviceWeights> parts_;       // a shard
+    std::vector<weights::PlacedWeights> placed_;      // a shard
     std::vector<weights::WeightBytes> weight_bytes_;  // a shard
     Weights weights_;
     std::optional<weights::Reader> reader_;                    // of pools

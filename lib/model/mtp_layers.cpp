@@ -27,7 +27,7 @@ Config with_mtp_layers(const checkpoint::Checkpoint& checkpoint, Config config, 
     const int64_t announced = config.n_mtp_layer;
     if (first < n_present) config.n_layer = std::min(counted, first);
     // Of GGUF writers, some count the layers that they announce, and then leave them out of the file.
-    const bool is_gguf = checkpoint.kind() == checkpoint::Checkpoint::Kind::gguf;
+    const bool is_gguf = checkpoint.container() == checkpoint::Container::gguf;
     if (is_gguf && announced > 0 && n_present > 0 && n_present == counted - announced)
         config.n_layer = std::min(config.n_layer, n_present);
     const int64_t end = std::max(counted, first < n_present ? n_present : 0);

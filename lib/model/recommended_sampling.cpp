@@ -114,7 +114,7 @@ RecommendedSampling of_config(const std::string& text, const Logger& log) {
 }  // namespace
 
 RecommendedSampling read_recommended_sampling(const Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) return of_gguf(checkpoint.metadata(), log);
+    if (checkpoint.container() == checkpoint::Container::gguf) return of_gguf(checkpoint.metadata(), log);
     return of_config(side_file(checkpoint, k_file, false), log);
 }
 

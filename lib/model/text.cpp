@@ -11,7 +11,8 @@ namespace {
 using checkpoint::Checkpoint;
 
 tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) return vocabulary_from_gguf(checkpoint.metadata(), log);
+    if (checkpoint.container() == checkpoint::Container::gguf)
+        return vocabulary_from_gguf(checkpoint.metadata(), log);
     return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
                                            side_file(checkpoint, "tokenizer_config.json", false),
                                            side_file(checkpoint, "generation_config.json", false), log,
@@ -23,7 +24,7 @@ tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger
 std::vector<uint8_t> rows_without_token(const Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
                                         int64_t n_vocab) {
     const int64_t n_tokens = tokenizer.n_tokens();
-    if (checkpoint.kind() == Checkpoint::Kind::gguf ? n_tokens != n_vocab : n_tokens > n_vocab)
+    if (checkpoint.container() == checkpoint::Container::gguf ? n_tokens != n_vocab : n_tokens > n_vocab)
         fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens, n_vocab);
     std::vector<uint8_t> unused(n_vocab, 1);
     for (int32_t id = 0; id < n_tokens; ++id) {

@@ -11,7 +11,7 @@ using backend::ExpertStack;
 using backend::Matrix;
 using backend::Vector;
 using runtime::Shard;
-using weights::Part;
+using weights::DeviceWeights;
 using weights::WeightSpec;
 
 Vector vector_of(const Matrix& matrix) {
@@ -108,15 +108,16 @@ bool has_no_factors(const ExpertStack& stack) {
 
 }  // namespace
 
-Part part_of(const Shard& shard, std::span<const WeightSpec> weights) {
-    Part part{shard.backend.get(), {}, shard.backend->host()};
+DeviceWeights part_of(const Shard& shard, std::span<const WeightSpec> weights) {
+    DeviceWeights part{shard.backend.get(), {}, shard.backend->host()};
     for (const WeightSpec& weight : weights)
         if (has(shard, weight)) part.weights.push_back(&weight);
     return part;
 }
 
-std::vector<Part> parts_of(const runtime::Placement& placement, std::span<const WeightSpec> weights) {
-    std::vector<Part> parts;
+std::vector<DeviceWeights> parts_of(const runtime::Placement& placement,
+                                    std::span<const WeightSpec> weights) {
+    std::vector<DeviceWeights> parts;
     for (const Shard& shard : placement.shards()) parts.push_back(part_of(shard, weights));
     return parts;
 }
@@ -129,7 +130,8 @@ uint64_t hash_of(const Shard& shard) {
     return hash_bytes(std::as_bytes(std::span(shard.expert_layers)), hash);
 }
 
-Weights join(std::span<const Part> parts, std::span<const weights::PlacedPart> placed, int64_t n_layer) {
+Weights join(std::span<const DeviceWeights> parts, std::span<const weights::PlacedWeights> placed,
+             int64_t n_layer) {
     Weights all;
     all.layers.resize(n_layer);
     for (size_t p = 0; p < parts.size(); ++p)

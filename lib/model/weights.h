@@ -33,15 +33,15 @@ struct Weights {
 };
 
 // Returns the weights of each shard.
-std::vector<weights::Part> parts_of(const runtime::Placement& placement,
-                                    std::span<const weights::WeightSpec> weights);
-weights::Part part_of(const runtime::Shard& shard, std::span<const weights::WeightSpec> weights);
+std::vector<weights::DeviceWeights> parts_of(const runtime::Placement& placement,
+                                             std::span<const weights::WeightSpec> weights);
+weights::DeviceWeights part_of(const runtime::Shard& shard, std::span<const weights::WeightSpec> weights);
 
 // Returns a hash that identifies the part of the model in a shard.
 uint64_t hash_of(const runtime::Shard& shard);
 
 // Joins the parts, which must outlive the result. Together they have every weight.
-Weights join(std::span<const weights::Part> parts, std::span<const weights::PlacedPart> placed,
+Weights join(std::span<const weights::DeviceWeights> parts, std::span<const weights::PlacedWeights> placed,
              int64_t n_layer);
 
 }  // namespace minim::model

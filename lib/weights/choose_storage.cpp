@@ -11,22 +11,22 @@ namespace {
 
 using checkpoint::HostStorage;
 
-bool is_on_host(const Part& part) {
+bool is_on_host(const DeviceWeights& part) {
     return part.host != nullptr;
 }
 
-bool packs_any(const Part& part) {
+bool packs_any(const DeviceWeights& part) {
     return std::ranges::any_of(part.weights, [&](const WeightSpec* weight) {
         return weight->use == Use::product && part.backend->packs(weight->format);
     });
 }
 
-bool has_assembled(const Part& part) {
+bool has_assembled(const DeviceWeights& part) {
     return std::ranges::any_of(part.weights,
                                [](const WeightSpec* weight) { return weight->source.assembled != nullptr; });
 }
 
-void check_packed_file(std::span<const Part> parts, std::optional<HostStorage> residence,
+void check_packed_file(std::span<const DeviceWeights> parts, std::optional<HostStorage> residence,
                        const std::string& packed_file) {
     const auto n_host = std::ranges::count_if(parts, is_on_host);
     if (n_host == 0) fail(Status::invalid, "packed_file {}: no weights stay on the host", packed_file);
@@ -39,11 +39,12 @@ void check_packed_file(std::span<const Part> parts, std::optional<HostStorage> r
              packed_file);
 }
 
-Storage host_storage(std::span<const Part> parts, std::optional<HostStorage> residence, const Logger& log) {
+Storage host_storage(std::span<const DeviceWeights> parts, std::optional<HostStorage> residence,
+                     const Logger& log) {
     uint64_t bytes = 0;
     bool packs = false;
     bool assembles = false;
-    for (const Part& part : parts) {
+    for (const DeviceWeights& part : parts) {
         if (!is_on_host(part)) continue;
         bytes += part.bytes();
         packs |= packs_any(part);
@@ -62,14 +63,15 @@ Storage host_storage(std::span<const Part> parts, std::optional<HostStorage> res
 
 }  // namespace
 
-uint64_t Part::bytes() const {
+uint64_t DeviceWeights::bytes() const {
     uint64_t total = 0;
     for (const WeightSpec* weight : weights) total += weight->bytes();
     return total;
 }
 
-std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<HostStorage> residence,
-                                    const std::string& packed_file, const Logger& log) {
+std::vector<Storage> choose_storage(std::span<const DeviceWeights> parts,
+                                    std::optional<HostStorage> residence, const std::string& packed_file,
+                                    const Logger& log) {
     Storage on_host = Storage::packed;
     if (!packed_file.empty()) {
         check_packed_file(parts, residence, packed_file);
@@ -77,7 +79,7 @@ std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<H
         on_host = host_storage(parts, residence, log);
     }
     std::vector<Storage> all;
-    for (const Part& part : parts) all.push_back(is_on_host(part) ? on_host : Storage::device);
+    for (const DeviceWeights& part : parts) all.push_back(is_on_host(part) ? on_host : Storage::device);
     return all;
 }
 

@@ -16,7 +16,7 @@
 namespace minim::weights {
 
 // The weights of one device, in a fixed order.
-struct Part {
+struct DeviceWeights {
     const backend::Backend* backend = nullptr;
     std::vector<const WeightSpec*> weights;
     const backend::HostDevice* host = nullptr;  // `backend`, if it computes on host memory; else null
@@ -37,7 +37,7 @@ enum class Storage : uint8_t {
 // programs. If they stay in their file because memory is short, a warning is logged. A packed file has the weights of
 // one backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws
 // invalid if packed_file contradicts the parts or `residence`.
-std::vector<Storage> choose_storage(std::span<const Part> parts,
+std::vector<Storage> choose_storage(std::span<const DeviceWeights> parts,
                                     std::optional<checkpoint::HostStorage> residence,
                                     const std::string& packed_file, const Logger& log);
 

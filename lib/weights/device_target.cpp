@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t k_alignment = 256;
 
 // Returns the most bytes that a job spans in the target.
-uint64_t most_job_bytes(const Layout& layout) {
+uint64_t most_job_bytes(const BufferLayout& layout) {
     PieceCursor cursor(layout);
     std::vector<Piece> pieces;
     uint64_t most = 0;
@@ -30,7 +30,7 @@ uint64_t most_job_bytes(const Layout& layout) {
 
 class DeviceTarget : public Target {
   public:
-    DeviceTarget(const Part& part, const Reader& reader, const PlaceOptions& options)
+    DeviceTarget(const DeviceWeights& part, const Reader& reader, const PlaceOptions& options)
         : part_(part),
           reader_(reader),
           options_(options),
@@ -61,7 +61,7 @@ class DeviceTarget : public Target {
         placed_.weights = layout_.placed([&](const Run& run) { return memory + run.to; });
     }
 
-    PlacedPart finish() override {
+    PlacedWeights finish() override {
         pack();
         return std::move(placed_);
     }
@@ -87,11 +87,11 @@ class DeviceTarget : public Target {
         }
     }
 
-    const Part& part_;
+    const DeviceWeights& part_;
     const Reader& reader_;
     const PlaceOptions& options_;
-    Layout layout_;
-    PlacedPart placed_;
+    BufferLayout layout_;
+    PlacedWeights placed_;
 };
 
 }  // namespace
@@ -102,7 +102,8 @@ uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
     return total;
 }
 
-std::unique_ptr<Target> device_target(const Part& part, const Reader& reader, const PlaceOptions& options) {
+std::unique_ptr<Target> device_target(const DeviceWeights& part, const Reader& reader,
+                                      const PlaceOptions& options) {
     return std::make_unique<DeviceTarget>(part, reader, options);
 }
 

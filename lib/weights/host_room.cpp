@@ -25,7 +25,7 @@ size_t layers_to_offload(const std::map<int32_t, uint64_t>& expert_bytes, uint64
 
 }  // namespace
 
-void check_host_room(const Part& part, uint64_t needed, uint64_t available) {
+void check_host_room(const DeviceWeights& part, uint64_t needed, uint64_t available) {
     if (needed <= available) return;
     bool is_assembled = false;
     std::map<int32_t, uint64_t> expert_bytes;  // of each layer

@@ -9,6 +9,6 @@
 namespace minim::weights {
 
 // Throws out_of_memory if the part needs more bytes of host memory than are available, and says what would fit.
-void check_host_room(const Part& part, uint64_t needed, uint64_t available);
+void check_host_room(const DeviceWeights& part, uint64_t needed, uint64_t available);
 
 }  // namespace minim::weights

@@ -23,7 +23,8 @@ constexpr const char* k_what = "weights in host memory";
 
 class HostTarget : public Target {
   public:
-    HostTarget(const Part& part, const Reader& reader, const PlaceOptions& options, const Logger& log)
+    HostTarget(const DeviceWeights& part, const Reader& reader, const PlaceOptions& options,
+               const Logger& log)
         : backend_(*part.host),
           reader_(reader),
           layout_(part.weights, part.host,
@@ -53,15 +54,15 @@ class HostTarget : public Target {
             layout_.placed([this](const Run& run) { return placed_.host[run.buffer].data() + run.to; });
     }
 
-    PlacedPart finish() override { return std::move(placed_); }
+    PlacedWeights finish() override { return std::move(placed_); }
 
   private:
     void prefault(std::span<const Piece> pieces);
 
     const backend::HostDevice& backend_;
     const Reader& reader_;
-    Layout layout_;
-    PlacedPart placed_;
+    BufferLayout layout_;
+    PlacedWeights placed_;
     std::vector<uint64_t> present_bytes_;  // of each buffer: the bytes prefaulted so far
 };
 
@@ -89,8 +90,8 @@ void HostTarget::prefault(std::span<const Piece> pieces) {
 
 }  // namespace
 
-std::unique_ptr<Target> host_target(const Part& part, const Reader& reader, const PlaceOptions& options,
-                                    const Logger& log) {
+std::unique_ptr<Target> host_target(const DeviceWeights& part, const Reader& reader,
+                                    const PlaceOptions& options, const Logger& log) {
     return std::make_unique<HostTarget>(part, reader, options, log);
 }
 

@@ -26,7 +26,7 @@ uint64_t bytes_of(const Matrix& matrix) {
 }
 
 // Returns the most bytes of a piece of the run.
-uint64_t piece_bytes(const Layout& layout, const Run& run) {
+uint64_t piece_bytes(const BufferLayout& layout, const Run& run) {
     const uint64_t unit = layout.unit_bytes(run);
     return std::max(k_piece_bytes / unit, uint64_t{1}) * unit;
 }
@@ -34,7 +34,7 @@ uint64_t piece_bytes(const Layout& layout, const Run& run) {
 // The buffers of every thread: rows as they are read, and a panel of rows with unpacked codebooks.
 class PackScratch {
   public:
-    PackScratch(const Layout& layout, const backend::HostDevice* host) : host_(host) {
+    PackScratch(const BufferLayout& layout, const backend::HostDevice* host) : host_(host) {
         for (const Run& run : layout.runs()) {
             if (run.read.packed) rows_bytes_ = std::max(rows_bytes_, piece_bytes(layout, run));
             if (run.stored.format != run.read.format)
@@ -107,7 +107,7 @@ uint64_t PieceCursor::next_job(std::vector<Piece>& pieces,
     return count;
 }
 
-void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host,
+void load(const BufferLayout& layout, const Reader& reader, const backend::HostDevice* host,
           const PieceTarget& target, checkpoint::LoadCounter& counter) {
     const PackScratch scratch(layout, host);
     PieceCursor ahead(layout);

@@ -11,7 +11,7 @@
 
 #include "backend/host_device.h"
 #include "checkpoint/load_counter.h"
-#include "weights/layout.h"
+#include "weights/buffer_layout.h"
 #include "weights/reader.h"
 
 namespace minim::weights {
@@ -34,7 +34,7 @@ inline uint64_t read_bytes(const Piece& piece) {
 // The pieces of a layout in the order of the files.
 class PieceCursor {
   public:
-    explicit PieceCursor(const Layout& layout) : layout_(layout) {}
+    explicit PieceCursor(const BufferLayout& layout) : layout_(layout) {}
 
     // Returns the next piece; at the end, a piece of no bytes.
     Piece next();
@@ -43,7 +43,7 @@ class PieceCursor {
     uint64_t next_job(std::vector<Piece>& pieces, const std::function<uint64_t(const Piece&)>& bytes);
 
   private:
-    const Layout& layout_;
+    const BufferLayout& layout_;
     size_t run_ = 0;
     uint64_t at_ = 0;
 };
@@ -58,7 +58,7 @@ struct PieceTarget {
 
 // Loads all runs of the layout on the threads of `host`, which also packs them; null: on the calling thread. Throws
 // what reading and the target throw, and cancelled.
-void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host,
+void load(const BufferLayout& layout, const Reader& reader, const backend::HostDevice* host,
           const PieceTarget& target, checkpoint::LoadCounter& counter);
 
 }  // namespace minim::weights

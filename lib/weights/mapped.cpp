@@ -68,7 +68,7 @@ void read_ahead(std::span<const WeightSpec* const> weights, const Reader& reader
 
 class MappedTarget : public Target {
   public:
-    MappedTarget(const Part& part, const Reader& reader, const PlaceOptions& options)
+    MappedTarget(const DeviceWeights& part, const Reader& reader, const PlaceOptions& options)
         : part_(part),
           reader_(reader),
           prefaults_(weights::prefaults(part, options)),
@@ -89,16 +89,16 @@ class MappedTarget : public Target {
         if (reads_ahead_) read_ahead(part_.weights, reader_, counter);
     }
 
-    PlacedPart finish() override { return std::move(placed_); }
+    PlacedWeights finish() override { return std::move(placed_); }
 
   private:
     std::vector<Block> blocks() const { return mapped_blocks(part_.weights, placed_.weights.matrices); }
 
-    const Part& part_;
+    const DeviceWeights& part_;
     const Reader& reader_;
     const bool prefaults_;
     const bool reads_ahead_;
-    PlacedPart placed_;
+    PlacedWeights placed_;
 };
 
 }  // namespace
@@ -146,7 +146,8 @@ void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
     }
 }
 
-std::unique_ptr<Target> mapped_target(const Part& part, const Reader& reader, const PlaceOptions& options) {
+std::unique_ptr<Target> mapped_target(const DeviceWeights& part, const Reader& reader,
+                                      const PlaceOptions& options) {
     return std::make_unique<MappedTarget>(part, reader, options);
 }
 

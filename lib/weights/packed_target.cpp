@@ -39,12 +39,12 @@ uint64_t hash_of_piece(std::span<const std::byte> stored, uint64_t at) {
 
 class PackedTarget : public Target {
   public:
-    PackedTarget(const Part& part, uint64_t part_hash, const Reader& reader, const PlaceOptions& options,
-                 const Logger& log);
+    PackedTarget(const DeviceWeights& part, uint64_t part_hash, const Reader& reader,
+                 const PlaceOptions& options, const Logger& log);
 
     uint64_t bytes_to_read() const override;
     void read(checkpoint::LoadCounter& counter) override;
-    PlacedPart finish() override;
+    PlacedWeights finish() override;
 
   private:
     void plan(const UnpackedFormats& unpacked);
@@ -53,18 +53,18 @@ class PackedTarget : public Target {
     void write(checkpoint::LoadCounter& counter);
     void check(checkpoint::LoadCounter& counter) const;
 
-    const Part& part_;
+    const DeviceWeights& part_;
     const uint64_t part_hash_;  // identifies the part of the model
     const Reader& reader_;
     const PlaceOptions& options_;
     const Logger& log_;
     const bool checks_;  // reads and checks all of an existing file
-    std::optional<Layout> layout_;
+    std::optional<BufferLayout> layout_;
     std::optional<PackedFile> file_;        // an existing one with the weights,
     std::unique_ptr<PackedWriter> writer_;  // or a new one
 };
 
-PackedTarget::PackedTarget(const Part& part, uint64_t part_hash, const Reader& reader,
+PackedTarget::PackedTarget(const DeviceWeights& part, uint64_t part_hash, const Reader& reader,
                            const PlaceOptions& options, const Logger& log)
     : part_(part),
       part_hash_(part_hash),
@@ -93,9 +93,9 @@ PackedTarget::PackedTarget(const Part& part, uint64_t part_hash, const Reader& r
 
 void PackedTarget::plan(const UnpackedFormats& unpacked) {
     layout_.emplace(part_.weights, part_.host,
-                    LayoutOptions{.unpacked = unpacked,
-                                  .alignment = k_alignment,
-                                  .first_byte = first_packed_byte(n_runs_of(part_.weights))});
+                    BufferLayoutOptions{.unpacked = unpacked,
+                                        .alignment = k_alignment,
+                                        .first_byte = first_packed_byte(n_runs_of(part_.weights))});
 }
 
 // Returns a hash of the weights and how they are stored: layers of one model have the same shapes.
@@ -190,9 +190,9 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
                       file_->path(), file_->runs()[i].at);
 }
 
-PlacedPart PackedTarget::finish() {
+PlacedWeights PackedTarget::finish() {
     const Run* first = layout_->runs().data();
-    PlacedPart placed;
+    PlacedWeights placed;
     placed.weights = layout_->placed(
         [&](const Run& run) { return file_->bytes().data() + file_->runs()[&run - first].at; });
     placed.packed = std::move(*file_);
@@ -207,7 +207,7 @@ PlacedPart PackedTarget::finish() {
 
 }  // namespace
 
-std::unique_ptr<Target> packed_target(const Part& part, uint64_t part_hash, const Reader& reader,
+std::unique_ptr<Target> packed_target(const DeviceWeights& part, uint64_t part_hash, const Reader& reader,
                                       const PlaceOptions& options, const Logger& log) {
     return std::make_unique<PackedTarget>(part, part_hash, reader, options, log);
 }

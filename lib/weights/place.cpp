@@ -14,12 +14,12 @@ namespace {
 
 using checkpoint::LoadCounter;
 
-bool locks(const Part& part) {
+bool locks(const DeviceWeights& part) {
     return part.host != nullptr && part.host->host_memory().locks();
 }
 
-std::unique_ptr<Target> target_of(const Part& part, Storage storage, uint64_t part_hash, const Reader& reader,
-                                  const PlaceOptions& options, const Logger& log) {
+std::unique_ptr<Target> target_of(const DeviceWeights& part, Storage storage, uint64_t part_hash,
+                                  const Reader& reader, const PlaceOptions& options, const Logger& log) {
     if (storage == Storage::mapped) return mapped_target(part, reader, options);
     check_formats(part);
     if (storage == Storage::device) return device_target(part, reader, options);
@@ -28,7 +28,8 @@ std::unique_ptr<Target> target_of(const Part& part, Storage storage, uint64_t pa
 }
 
 // Warns that mapped weights cannot be placed on NUMA nodes.
-void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage, const Logger& log) {
+void warn_of_nodes(std::span<const DeviceWeights> parts, std::span<const Storage> storage,
+                   const Logger& log) {
     for (size_t i = 0; i < parts.size(); ++i) {
         if (parts[i].host == nullptr) continue;
         const HostMemory& memory = parts[i].host->host_memory();
@@ -41,11 +42,11 @@ void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage
 
 }  // namespace
 
-bool prefaults(const Part& part, const PlaceOptions& options) {
+bool prefaults(const DeviceWeights& part, const PlaceOptions& options) {
     return options.prefault || locks(part);
 }
 
-WeightBytes PlacedPart::bytes(const Part& part) const {
+WeightBytes PlacedWeights::bytes(const DeviceWeights& part) const {
     WeightBytes bytes;
     for (size_t i = 0; i < part.weights.size(); ++i) {
         const backend::Matrix& matrix = weights.matrices[i];
@@ -62,16 +63,16 @@ WeightBytes PlacedPart::bytes(const Part& part) const {
     return bytes;
 }
 
-void check_formats(const Part& part) {
+void check_formats(const DeviceWeights& part) {
     for (const WeightSpec* weight : part.weights)
         if (weight->use != Use::vector && !part.backend->runs(weight->format))
             fail_on_device(part.backend->name(), Status::unsupported, "does not compute with weights of {}",
                            traits(weight->format).name);
 }
 
-std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Storage> storage,
-                              const PlaceOptions& options, const checkpoint::Checkpoint& checkpoint,
-                              const Logger& log) {
+std::vector<PlacedWeights> place(std::span<const DeviceWeights> parts, std::span<const Storage> storage,
+                                 const PlaceOptions& options, const checkpoint::Checkpoint& checkpoint,
+                                 const Logger& log) {
     const Reader reader(checkpoint);
     warn_of_nodes(parts, storage, log);
     std::vector<std::unique_ptr<Target>> all;
@@ -86,7 +87,7 @@ std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Stora
         for (const File& file : checkpoint.files()) file.expect_reads_in_order();
     LoadCounter counter(total, options.progress, options.cancel);
     for (const auto& target : all) target->read(counter);
-    std::vector<PlacedPart> placed;
+    std::vector<PlacedWeights> placed;
     for (size_t i = 0; i < parts.size(); ++i) {
         placed.push_back(all[i]->finish());
         placed[i].storage = storage[i];

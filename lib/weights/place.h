@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/load_counter.h"
+#include "weights/buffer_layout.h"
 #include "weights/choose_storage.h"
 #include "weights/expand.h"
-#include "weights/layout.h"
 #include "weights/packed_file.h"
 
 namespace minim::weights {
@@ -31,7 +31,7 @@ struct WeightBytes {
 };
 
 // The weights of a part as operations use them, with their memory.
-struct PlacedPart {
+struct PlacedWeights {
     Storage storage = Storage::mapped;
     PlacedMatrices weights;                   // one matrix for each weight of the part, including its factor
     std::unique_ptr<backend::Memory> device;  // Storage::device
@@ -39,7 +39,7 @@ struct PlacedPart {
     std::optional<PackedFile> packed;        // Storage::packed
     std::deque<std::vector<float>> widened;  // vectors that a mapped file stores as another type
 
-    WeightBytes bytes(const Part& part) const;
+    WeightBytes bytes(const DeviceWeights& part) const;
 };
 
 struct PlaceOptions {
@@ -54,14 +54,14 @@ struct PlaceOptions {
 };
 
 // Throws unsupported for a weight whose format the part's device does not compute with, naming both.
-void check_formats(const Part& part);
+void check_formats(const DeviceWeights& part);
 
 // Places the weights of all parts. Allocates all memory first, then reads, so that a model that does not fit fails
 // before anything is read. Progress counts bytes that are read or prefaulted. The checkpoint and
 // the parts must outlive the result. Throws unsupported for a format that a device does not support, out_of_memory,
 // out_of_device_memory, cancelled, device_lost, and what reading and packed files throw.
-std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Storage> storage,
-                              const PlaceOptions& options, const checkpoint::Checkpoint& checkpoint,
-                              const Logger& log);
+std::vector<PlacedWeights> place(std::span<const DeviceWeights> parts, std::span<const Storage> storage,
+                                 const PlaceOptions& options, const checkpoint::Checkpoint& checkpoint,
+                                 const Logger& log);
 
 }  // namespace minim::weights

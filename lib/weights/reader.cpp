@@ -16,7 +16,7 @@ bool is_widened(const WeightSpec& weight) {
 }  // namespace
 
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
-    const Source& source = weight.source;
+    const WeightSource& source = weight.source;
     if (source.assembled != nullptr)
         return layouts::read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
     if (!is_widened(weight)) return checkpoint_->read(*source.tensor, source.offset + at, out);
@@ -29,7 +29,7 @@ void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> ou
 }
 
 float Reader::factor(const WeightSpec& weight) const {
-    const Source& source = weight.source;
+    const WeightSource& source = weight.source;
     if (source.assembled != nullptr) return source.assembled->factor(*checkpoint_);
     if (source.factor == nullptr) return 1.0F;
     float value = 0.0F;
@@ -39,7 +39,7 @@ float Reader::factor(const WeightSpec& weight) const {
 }
 
 const std::byte* Reader::mapped(const WeightSpec& weight) const {
-    const Source& source = weight.source;
+    const WeightSource& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return nullptr;
     const std::byte* data = checkpoint_->data(*source.tensor) + source.offset;
     const bool is_misplaced =
@@ -48,7 +48,7 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
 }
 
 void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
-    const Source& source = weight.source;
+    const WeightSource& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return;
     checkpoint_->read_ahead(*source.tensor, source.offset + at, bytes);
 }

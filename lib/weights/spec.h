@@ -23,7 +23,7 @@ enum class Use : uint8_t {
 };
 
 // The source of a weight's bytes.
-struct Source {
+struct WeightSource {
     const checkpoint::Tensor* tensor = nullptr;  // has the rows, or the codes of an assembled matrix
     uint64_t offset = 0;                         // of the first row in that tensor, in bytes
     // Set if codes and scales are separate tensors.
@@ -43,7 +43,7 @@ struct WeightSpec {
     int64_t rows = 0;
     int64_t cols = 0;
     int64_t row_bytes = 0;
-    Source source = {};
+    WeightSource source = {};
 
     uint64_t bytes() const noexcept { return static_cast<uint64_t>(rows * row_bytes); }
     bool is_expert() const noexcept { return expert >= 0; }

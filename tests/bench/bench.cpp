@@ -222,7 +222,7 @@ backend::KvLayout Bench::kv_layout() const {
 }
 
 std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const {
-    std::vector<kv::Part> parts;
+    std::vector<kv::DeviceLayers> parts;
     for (const runtime::Stage& stage : placement_->stages()) parts.push_back({stage.backend, stage.n_layer});
     const auto pool = std::make_shared<kv::PagePool>(kv_layout(), std::move(parts));
     pool->keep_pages(n * kv::page_count(n_context));

@@ -103,7 +103,7 @@ class Specs {
 };
 
 // Returns the bytes of a part with some formats expanded.
-uint64_t part_bytes(const weights::Part& part, const weights::UnpackedFormats& unpacked) {
+uint64_t part_bytes(const weights::DeviceWeights& part, const weights::UnpackedFormats& unpacked) {
     uint64_t total = 0;
     for (const WeightSpec* weight : part.weights)
         total += aligned_bytes(
@@ -118,7 +118,7 @@ class Maker {
           std::mt19937& random)
         : backend_(backend), packs_(packs), unpacked_(unpacked), next_(block), random_(random) {}
 
-    std::vector<Matrix> make(const weights::Part& part) {
+    std::vector<Matrix> make(const weights::DeviceWeights& part) {
         std::vector<Matrix> matrices;
         for (const WeightSpec* weight : part.weights) matrices.push_back(matrix(*weight));
         return matrices;
@@ -232,7 +232,7 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
     made.config = config_of(shape);
     made.specs = Specs(shape).make();
     made.placement = place(made.config, made.specs);
-    const std::vector<weights::Part> parts = model::parts_of(made.placement, made.specs);
+    const std::vector<weights::DeviceWeights> parts = model::parts_of(made.placement, made.specs);
     const bool has_cache =
         std::ranges::any_of(made.placement.stages(), [](const auto& stage) { return stage.cache_bytes > 0; });
     const weights::Expand expand = has_cache ? weights::Expand::off : options.expand;

@@ -45,7 +45,7 @@ struct SyntheticModel {
     model::Weights weights;
     std::vector<std::unique_ptr<backend::Memory>> expert_tables;  // of devices
     std::vector<weights::WeightSpec> specs;
-    std::vector<weights::PlacedPart> placed;                  // a shard
+    std::vector<weights::PlacedWeights> placed;               // a shard
     weights::Reader reader;                                   // of pools, which need to read nothing
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools;  // a stage; null: none
 };

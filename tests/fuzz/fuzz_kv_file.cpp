@@ -199,7 +199,7 @@ void read(const TemporaryFolder& folder, const Bytes& bytes) {
     const std::string path = folder / "input";
     test::write_bytes(path, bytes);
     check_refusal([&] { read_state(folder, path); });
-    check_refusal([&] { read_prefixes(folder, path, read_header(Source(File(path)), k_prefix_magic)); });
+    check_refusal([&] { read_prefixes(folder, path, read_header(KvBytes(File(path)), k_prefix_magic)); });
 }
 
 }  // namespace

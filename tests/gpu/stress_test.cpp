@@ -58,7 +58,7 @@ class Text {
   private:
     static std::shared_ptr<kv::PagePool> make_pool(const model::Model& model) {
         const model::Config& c = model.config();
-        std::vector<kv::Part> parts;
+        std::vector<kv::DeviceLayers> parts;
         for (const runtime::Stage& stage : model.placement().stages())
             parts.push_back({stage.backend, stage.n_layer});
         return std::make_shared<kv::PagePool>(

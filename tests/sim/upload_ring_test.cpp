@@ -137,7 +137,7 @@ TEST_CASE(
     const WatchedDevice device(0, {});
     const std::shared_ptr<const backend::Backend> host = cpu_backend();
     const weights::Reader reader(checkpoint);
-    const weights::Part part = {.backend = &device, .weights = listed};
+    const weights::DeviceWeights part = {.backend = &device, .weights = listed};
     const weights::PlaceOptions options = {.host = host->host()};
     const std::unique_ptr<weights::Target> target = weights::device_target(part, reader, options);
     uint64_t last = 0;
@@ -150,7 +150,7 @@ TEST_CASE(
     target->read(counter);
     CHECK(last == static_cast<uint64_t>(bytes));
     CHECK(device.counts().transfers <= bytes / static_cast<int64_t>(k_piece) + 2);
-    const weights::PlacedPart arrived_part = target->finish();
+    const weights::PlacedWeights arrived_part = target->finish();
     const weights::PlacedMatrices& placed = arrived_part.weights;
     const auto& memory = arrived_part.device;
     const std::vector<std::byte> arrived = contents(device, *memory);

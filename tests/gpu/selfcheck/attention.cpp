@@ -27,8 +27,8 @@ double expected_error(Format format) {
 class Cache {
   public:
     Cache(Device& device, const KvLayout& layout, int64_t n_sequences, int64_t n_context)
-        : pool_(std::make_shared<kv::PagePool>(layout,
-                                               std::vector<kv::Part>{{device.shared(), layout.n_layer}})) {
+        : pool_(std::make_shared<kv::PagePool>(
+              layout, std::vector<kv::DeviceLayers>{{device.shared(), layout.n_layer}})) {
         const std::vector<std::vector<std::byte>> contents = page_contents(layout);
         pool_->keep_pages(n_sequences * kv::page_count(n_context));
         sequences_.reserve(static_cast<size_t>(n_sequences));

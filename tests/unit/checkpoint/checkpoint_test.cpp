@@ -22,7 +22,7 @@ TEST_CASE("a GGUF file without the usual ending opens by its magic") {
     writer.write(folder / "sha256-0123");
     const Lines lines;
     const Checkpoint checkpoint = Checkpoint::open(folder / "sha256-0123", lines.log);
-    CHECK(checkpoint.kind() == Checkpoint::Kind::gguf);
+    CHECK(checkpoint.container() == Container::gguf);
     CHECK(checkpoint.folder() == folder.path());
     CHECK(checkpoint.tensor_bytes() == 28);
     CHECK(checkpoint.file_bytes() == std::filesystem::file_size(folder / "sha256-0123"));
@@ -50,7 +50,7 @@ TEST_CASE("a folder opens as the model in it") {
                       safetensors(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", 3));
     Logger log;
     const Checkpoint checkpoint = Checkpoint::open(folder.path(), log);
-    CHECK(checkpoint.kind() == Checkpoint::Kind::safetensors);
+    CHECK(checkpoint.container() == Container::safetensors);
     CHECK(checkpoint.folder() == folder.path());
     CHECK(checkpoint.find("a")->type_name == "U8");
 }

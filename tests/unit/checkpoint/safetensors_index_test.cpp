@@ -80,7 +80,7 @@ TEST_CASE("a sharded checkpoint is the tensors of its index") {
                             R"({"c":"two.safetensors","a":"one.safetensors","b":"one.safetensors"}})");
     const Lines lines;
     Checkpoint checkpoint = Checkpoint::open(path, lines.log);
-    CHECK(checkpoint.kind() == Kind::safetensors);
+    CHECK(checkpoint.container() == Container::safetensors);
     CHECK(checkpoint.files().size() == 2);
     CHECK(checkpoint.tensors().size() == 3);
     CHECK(checkpoint.tensor_bytes() == 12);

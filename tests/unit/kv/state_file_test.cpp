@@ -153,25 +153,25 @@ TEST_CASE("a state is the same in memory and behind other bytes of a file") {
     CHECK(state_bytes(file.state(), k_layout) == whole.size());
     CHECK(file.bytes() == whole.size());
 
-    const StateFile in_memory(Source("memory", written), Behind::nothing);
+    const StateFile in_memory(KvBytes("memory", written), Behind::nothing);
     Sequence again(std::make_shared<PagePool>(k_layout), 200);
     in_memory.read_pages(again, nullptr);
     CHECK(slot(again, 1, 2, k_evaluated - 1) == slot(saved.kv, 1, 2, k_evaluated - 1));
     CHECK(std::ranges::equal(in_memory.state().tokens, saved.tokens));
     written.pop_back();
-    CHECK(reason_of([&] { StateFile(Source("memory", written), Behind::nothing); }) == "truncated");
+    CHECK(reason_of([&] { StateFile(KvBytes("memory", written), Behind::nothing); }) == "truncated");
 
     const std::string longer = saved.folder / "longer";
     Bytes bytes(13, 'x');
     bytes.insert(bytes.end(), whole.begin(), whole.end());
     bytes.resize(bytes.size() + 50, 'y');
     write_text(longer, bytes);
-    CHECK(reason_of([&] { StateFile(Source(File(longer), 13), Behind::nothing); }) == "value");
-    const StateFile within(Source(File(longer), 13), Behind::anything);
+    CHECK(reason_of([&] { StateFile(KvBytes(File(longer), 13), Behind::nothing); }) == "value");
+    const StateFile within(KvBytes(File(longer), 13), Behind::anything);
     CHECK(within.bytes() == whole.size());
     within.read_pages(again, nullptr);
     CHECK(slot(again, 0, 0, 0) == slot(saved.kv, 0, 0, 0));
-    CHECK(reason_of([&] { StateFile(Source(File(longer), bytes.size() + 9), Behind::anything); }) ==
+    CHECK(reason_of([&] { StateFile(KvBytes(File(longer), bytes.size() + 9), Behind::anything); }) ==
           "format");
 }
 

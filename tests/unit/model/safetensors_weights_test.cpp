@@ -122,8 +122,8 @@ struct Bound {
     checkpoint::Checkpoint checkpoint;
     std::shared_ptr<const backend::Backend> backend = reference::make_reference_backend();
     std::vector<weights::WeightSpec> specs;
-    std::vector<weights::Part> parts;
-    std::vector<weights::PlacedPart> placed;
+    std::vector<weights::DeviceWeights> parts;
+    std::vector<weights::PlacedWeights> placed;
     model::Weights weights;
 
     Bound(const Folder& tensors, const TinyShape& shape, const Change& change)

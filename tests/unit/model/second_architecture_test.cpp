@@ -331,7 +331,7 @@ runtime::Architecture architecture(const Net& net) {
 // Returns the logits of every position, evaluated in steps of `chunk` rows.
 std::vector<float> logits_on(const std::vector<runtime::Stage>& stages, const Net& net,
                              const std::vector<int32_t>& ids, size_t chunk) {
-    std::vector<kv::Part> parts;
+    std::vector<kv::DeviceLayers> parts;
     for (const runtime::Stage& stage : stages) parts.push_back({stage.backend, stage.n_layer});
     const auto pool = std::make_shared<kv::PagePool>(
         backend::KvLayout{k_layers, k_kv_heads, k_head_dim, Format::f32, Format::f32}, std::move(parts));

@@ -16,7 +16,7 @@ using test::expect_error;
 // Two layers of two experts with 1,000 bytes each, and 500 bytes that are no expert's.
 struct Weights {
     std::deque<WeightSpec> specs;
-    Part part{nullptr, {}};
+    DeviceWeights part{nullptr, {}};
 
     Weights() {
         add(-1, -1, 500);

@@ -38,19 +38,19 @@ struct PlacedMatrices {
     std::deque<backend::RowBlocks> blocks;  // that matrices point to; elements keep their addresses
 };
 
-struct LayoutOptions {
+struct BufferLayoutOptions {
     bool splits_nodes = false;  // rows of products are split over the NUMA nodes of the device's memory
     UnpackedFormats unpacked = {};
     uint64_t alignment = 64;  // of every run
     uint64_t first_byte = 0;  // position of the first run in the single buffer
 };
 
-class Layout {
+class BufferLayout {
   public:
     // The weights and the host must outlive it. While weights are loaded, `host` packs those that are used in products,
     // if it packs their format; null: nothing is packed.
-    Layout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
-           const LayoutOptions& options);
+    BufferLayout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
+                 const BufferLayoutOptions& options);
 
     std::span<const Run> runs() const noexcept { return runs_; }  // in the order of the weights
     // Returns the indexes of the runs in the order of the files, so that files are read in sequence.
@@ -79,7 +79,7 @@ class Layout {
 
     std::span<const WeightSpec* const> weights_;
     const backend::HostDevice* host_;
-    const LayoutOptions options_;
+    const BufferLayoutOptions options_;
     std::vector<Run> runs_;
     std::vector<uint32_t> file_order_;
     std::vector<uint64_t> buffer_bytes_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weights/layout.h"
+#include "weights/buffer_layout.h"
 
 #include <algorithm>
 #include <numeric>
@@ -22,14 +22,14 @@ uint64_t bytes_of(const Matrix& matrix) {
 
 // Returns the first byte of a run in the checkpoint's files.
 std::tuple<int32_t, uint64_t> file_position(const Run& run) {
-    const Source& source = run.weight->source;
+    const WeightSource& source = run.weight->source;
     return {source.tensor->part, source.tensor->offset + source.offset + run.from};
 }
 
 }  // namespace
 
-Layout::Layout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
-               const LayoutOptions& options)
+BufferLayout::BufferLayout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
+                           const BufferLayoutOptions& options)
     : weights_(weights), host_(host), options_(options) {
     const int32_t n_nodes = options_.splits_nodes ? host_->host_memory().n_nodes() : 1;
     buffer_bytes_.resize(n_nodes == 1 ? 1 : n_nodes + 1);
@@ -38,7 +38,7 @@ Layout::Layout(std::span<const WeightSpec* const> weights, const backend::HostDe
 }
 
 // Returns the matrix as it is stored once it is packed.
-Matrix Layout::stored(const Matrix& read) const {
+Matrix BufferLayout::stored(const Matrix& read) const {
     Matrix stored = read;
     if (!read.packed || !options_.unpacked.contains(read.format)) return stored;
     stored.format = options_.unpacked.stored_format(read.format);
@@ -47,14 +47,14 @@ Matrix Layout::stored(const Matrix& read) const {
 }
 
 // Returns the first row in each buffer, and the number of rows. Rows that are not split are in the common buffer.
-std::vector<int64_t> Layout::first_rows(const WeightSpec& weight) const {
+std::vector<int64_t> BufferLayout::first_rows(const WeightSpec& weight) const {
     if (weight.use != Use::product || buffer_bytes_.size() == 1) return {0, weight.rows};
     const int64_t granule = std::max(host_->pack_rows_together(), backend::k_split_rows);
     return host_->host_memory().rows_of_nodes(weight.rows, granule);
 }
 
 // Returns the matrix as it is read.
-Matrix Layout::matrix_of(const WeightSpec& weight) const {
+Matrix BufferLayout::matrix_of(const WeightSpec& weight) const {
     return {.format = weight.format,
             .rows = weight.rows,
             .cols = weight.cols,
@@ -62,7 +62,7 @@ Matrix Layout::matrix_of(const WeightSpec& weight) const {
             .packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format)};
 }
 
-void Layout::add(const WeightSpec& weight) {
+void BufferLayout::add(const WeightSpec& weight) {
     Matrix read = matrix_of(weight);
     const std::vector<int64_t> first = first_rows(weight);
     const size_t n_blocks = first.size() - 1;
@@ -73,11 +73,11 @@ void Layout::add(const WeightSpec& weight) {
     }
 }
 
-void Layout::add_run(const Run& run) {
+void BufferLayout::add_run(const Run& run) {
     if (bytes_of(run.read) > 0) runs_.push_back(run);
 }
 
-void Layout::find_places() {
+void BufferLayout::find_places() {
     file_order_.resize(runs_.size());
     std::iota(file_order_.begin(), file_order_.end(), 0U);
     std::ranges::stable_sort(file_order_, {}, [&](uint32_t i) { return file_position(runs_[i]); });
@@ -91,7 +91,7 @@ void Layout::find_places() {
     }
 }
 
-uint64_t Layout::unit_bytes(const Run& run) const noexcept {
+uint64_t BufferLayout::unit_bytes(const Run& run) const noexcept {
     if (run.read.packed) return static_cast<uint64_t>(host_->pack_rows_together() * run.read.row_bytes);
     // With a host, the unit is 1 byte also for assembled rows: packed files have a hash for each piece, and the pieces
     // must not depend on how rows are assembled.
@@ -99,7 +99,7 @@ uint64_t Layout::unit_bytes(const Run& run) const noexcept {
     return is_assembled ? static_cast<uint64_t>(k_assembled_rows * run.read.row_bytes) : 1;
 }
 
-PlacedMatrices Layout::placed(const std::function<const std::byte*(const Run&)>& place) const {
+PlacedMatrices BufferLayout::placed(const std::function<const std::byte*(const Run&)>& place) const {
     PlacedMatrices all;
     size_t next = 0;
     const auto take = [&](const Matrix& rows) -> const std::byte* {
