@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/session.h"
-#include "placement/open_sizes.h"
+#include "engine/open_sizes.h"
 #include "runtime/step_space.h"
 
 namespace minim::engine {
@@ -18,7 +18,7 @@ using Clock = Request::Clock;
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 
 // Returns the sizes of the engine: as its parameters say, or what fits.
-placement::EngineSizes sizes_of(const model::Model& model, const EngineParams& params, const Logger& log) {
+kv::EngineSizes sizes_of(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
     const int64_t trained = model.config().n_context_train;
     if (params.n_context > trained) {
@@ -33,7 +33,7 @@ placement::EngineSizes sizes_of(const model::Model& model, const EngineParams& p
     const int64_t n_rows =
         params.n_batch != 0 ? params.n_batch : std::max(model.prompt_rows(), params.n_requests);
     if (!is_given && layout.page_bytes() > 0)  // 0: heads do not fill the format, which the pool refuses
-        return placement::engine_sizes(model, layout,
+        return engine_sizes(model, layout,
                                        {.n_context = params.n_context,
                                         .longest = trained,
                                         .n_requests = params.n_requests,
@@ -64,7 +64,7 @@ EngineParams checked(EngineParams params, const model::Model& model) {
     return params;
 }
 
-EngineParams with_sizes(EngineParams params, const placement::EngineSizes& sizes) {
+EngineParams with_sizes(EngineParams params, const kv::EngineSizes& sizes) {
     params.n_requests = sizes.n_requests;
     params.n_batch = sizes.n_rows;
     params.n_context = sizes.n_context;
@@ -96,7 +96,7 @@ class Uncounted {
 std::string text_of(const model::Model& model, const EngineParams& params) {
     const backend::KvLayout layout = kv_layout(model.config(), params.k_format, params.v_format);
     if (layout.page_bytes() <= 0) return {};
-    return placement::sizes_text(model, layout,
+    return sizes_text(model, layout,
                                  {params.n_context, params.n_kv_tokens, params.n_requests, params.n_batch});
 }
 

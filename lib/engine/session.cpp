@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "placement/open_sizes.h"
+#include "engine/open_sizes.h"
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
 
@@ -60,7 +60,7 @@ int64_t step_rows(const model::Model& model, int64_t n_ubatch, int64_t n_context
 int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
     const int64_t trained = model.config().n_context_train;
     if (params.n_context == 0)
-        return placement::default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
+        return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
                                           step_rows(model, params.n_ubatch, trained), log);
     constexpr int64_t k_limit = int64_t{1} << 31;
     if (params.n_context < 1 || params.n_context > k_limit) {

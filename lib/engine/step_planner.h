@@ -17,7 +17,7 @@ namespace minim::engine {
 
 struct EngineParams {
     int64_t n_kv_tokens = 0;  // size of the KV cache in tokens, for all requests together; 0: what fits
-                              // (placement/engine_sizes.h)
+                              // (kv/engine_sizes.h)
     std::optional<Format> k_format;  // none: F16
     std::optional<Format> v_format;
     int64_t n_requests = 64;    // running at once; others wait

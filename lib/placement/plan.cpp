@@ -13,8 +13,8 @@
 #include "backend/kv_view.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "kv/engine_sizes.h"
 #include "model/roles.h"
-#include "placement/engine_sizes.h"
 #include "placement/predict.h"
 #include "placement/split_layers.h"
 #include "runtime/stream_rule.h"
@@ -23,6 +23,10 @@
 namespace minim::placement {
 namespace {
 
+using kv::EngineSizes;
+using kv::EngineWish;
+using kv::Fit;
+using kv::FitOf;
 using model::Role;
 
 // Devices whose measured bandwidths differ by less than this part count as equally fast: measuring is no more precise.
@@ -695,7 +699,7 @@ int64_t choose_kv(PlanRequest& request) {
     const int64_t trained = request.config.n_context_train;
     const EngineWish wish = {
         .n_context = request.n_context,
-        .longest = trained > 0 ? trained : k_usual_kv_tokens,
+        .longest = trained > 0 ? trained : kv::k_usual_kv_tokens,
         .n_requests = request.n_sequences,
         .fewer_requests = true,
         .n_rows = request.n_ubatch > 0 ? request.n_ubatch : runtime::k_default_step_rows};

@@ -40,7 +40,7 @@ struct PlanRequest {
     int64_t n_context = 0;    // tokens of one sequence
     int64_t n_sequences = 1;  // concurrent sequences; each reserves the context, but for n_kv_tokens
     int64_t n_kv_tokens = 0;  // tokens of a KV cache that the sequences share; 0: each reserves the context
-    // The sequences are the requests of an engine: the plan chooses n_kv_tokens, and n_context if it is 0 (engine_sizes.h).
+    // The sequences are the requests of an engine: the plan chooses n_kv_tokens, and n_context if it is 0 (kv/engine_sizes.h).
     bool for_engine = false;
     int64_t n_ubatch =
         runtime::k_default_step_rows;  // rows of a prompt step; 0: the plan chooses, at least the default

@@ -44,7 +44,7 @@ struct Spread {
     // The rows of a prompt step whose work space must fit too. 0: k_default_step_rows or, with a cache of all room, what a plan finds
     // best.
     int64_t fit_rows = 0;
-    // Above 0: the KV cache that must fit is that of an engine of so many requests, and a plan chooses its size (engine_sizes.h); with
+    // Above 0: the KV cache that must fit is that of an engine of so many requests, and a plan chooses its size (kv/engine_sizes.h); with
     // fit_context 0 it also chooses the context.
     int64_t fit_requests = 0;
     Format k_format = backend::k_default_kv_format;

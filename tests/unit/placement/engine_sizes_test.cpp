@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes of engines, and plans of full-size models with them: 62 layers of 256 experts, of which 8 are used.
-#include "placement/engine_sizes.h"
+#include "kv/engine_sizes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +16,7 @@
 
 using namespace minim;
 using namespace minim::test;
+using namespace minim::kv;
 using namespace minim::placement;
 using model::Role;
 

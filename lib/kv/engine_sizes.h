@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace minim::placement {
+namespace minim::kv {
 
 // The tokens of a KV cache for all requests, unless one context is longer.
 inline constexpr int64_t k_usual_kv_tokens = 131072;
@@ -61,4 +61,4 @@ int64_t most_requests(const EngineWish& wish, const FitOf& fit_of);
 // Returns the longest context that could be asked for instead of that of the wish, and leaves free what should stay free; 0: none.
 int64_t longest_context(const EngineWish& wish, const FitOf& fit_of);
 
-}  // namespace minim::placement
+}  // namespace minim::kv

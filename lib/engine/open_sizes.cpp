@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/open_sizes.h"
+#include "engine/open_sizes.h"
 
 #include <algorithm>
 #include <map>
@@ -14,12 +14,16 @@
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
 
-namespace minim::placement {
+namespace minim::engine {
 namespace {
 
 using backend::Backend;
 using backend::k_kv_page_tokens;
 using backend::KvLayout;
+using kv::EngineSizes;
+using kv::EngineWish;
+using kv::Fit;
+using kv::FitOf;
 
 // A part of the memory stays free for the host.
 constexpr uint64_t k_reserve = 16;
@@ -201,4 +205,4 @@ std::string sizes_text(const model::Model& model, const KvLayout& layout, const 
                               gib_text(place->free_bytes), place->name());
 }
 
-}  // namespace minim::placement
+}  // namespace minim::engine

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/engine_sizes.h"
+#include "kv/engine_sizes.h"
 
 #include <algorithm>
 
 #include "backend/kv_view.h"
 
-namespace minim::placement {
+namespace minim::kv {
 namespace {
 
 using backend::k_kv_page_tokens;
@@ -115,4 +115,4 @@ int64_t longest_context(const EngineWish& wish, const FitOf& fit_of) {
     return Choice(other, fit_of).longest(std::max(wish.n_context, wish.longest), Fit::yes);
 }
 
-}  // namespace minim::placement
+}  // namespace minim::kv
