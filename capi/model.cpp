@@ -14,9 +14,9 @@
 #include "model/bind.h"
 #include "model/expert_profile.h"
 #include "placement/devices.h"
-#include "placement/open_devices.h"
-#include "placement/split.h"
+#include "placement/place.h"
 #include "runtime/expert_pool.h"
+#include "runtime/step_space.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -59,20 +59,28 @@ std::string given_text(const char* text, const char* name) {
     return text;
 }
 
-std::optional<runtime::ExpertMoves> moves_of(int32_t moves) {
-    if (moves == MINIM_EXPERT_MOVES_AUTO) return std::nullopt;
-    if (moves == MINIM_EXPERT_MOVES_FIXED) return runtime::ExpertMoves::fixed;
-    if (moves == MINIM_EXPERT_MOVES_REPRODUCIBLE) return runtime::ExpertMoves::reproducible;
-    if (moves == MINIM_EXPERT_MOVES_EAGER) return runtime::ExpertMoves::eager;
-    fail(Status::invalid, "expert_moves is {}; auto (0), fixed (1), reproducible (2) and eager (3) are known",
-         moves);
+// Returns how experts move between host and devices; without a wish reproducibly, or not at all if the model is deterministic.
+runtime::ExpertMoves moves_of(int32_t moves, bool is_deterministic) {
+    using runtime::ExpertMoves;
+    if (moves == MINIM_EXPERT_MOVES_AUTO)
+        return is_deterministic ? ExpertMoves::fixed : ExpertMoves::reproducible;
+    if (moves == MINIM_EXPERT_MOVES_FIXED) return ExpertMoves::fixed;
+    if (moves != MINIM_EXPERT_MOVES_REPRODUCIBLE && moves != MINIM_EXPERT_MOVES_EAGER)
+        fail(Status::invalid,
+             "expert_moves is {}; auto (0), fixed (1), reproducible (2) and eager (3) are known", moves);
+    const bool is_eager = moves == MINIM_EXPERT_MOVES_EAGER;
+    if (is_deterministic)
+        fail(Status::invalid,
+             "expert_moves is {}, but the model is deterministic, which needs fixed: if experts move, the "
+             "result for a text depends on earlier texts",
+             is_eager ? "eager" : "reproducible");
+    return is_eager ? ExpertMoves::eager : ExpertMoves::reproducible;
 }
 
 static_assert(MINIM_EXPERT_CACHE_ROOM == placement::k_cache_all_room);
 
-// Returns the request for the devices of a model. `wanted`: the devices that the caller names; may be empty.
-placement::OpenRequest request_of(const minim_model_params& p,
-                                  std::span<const placement::DeviceBudget> wanted) {
+// Returns the request for the placement of a model. `wanted`: the devices that the caller names; may be empty.
+placement::Request request_of(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
@@ -81,24 +89,29 @@ placement::OpenRequest request_of(const minim_model_params& p,
     constexpr int64_t k_max_requests = 65536;
     if (p.fit_requests < 0 || p.fit_requests > k_max_requests)
         fail(Status::invalid, "fit_requests is {}; 0 to {} are possible", p.fit_requests, k_max_requests);
-    placement::OpenRequest request;
+    placement::Request request;
     request.host = optional_text(p.backend);
     request.locks_memory = flag(p.lock, "lock");
     request.is_deterministic = flag(p.deterministic, "deterministic");
     request.may_be_missing = flag(p.allow_cpu, "allow_cpu");
-    request.expert_cache_bytes = p.expert_cache_bytes;
-    request.budgets = {p.budgets, p.n_budgets};
-    request.split = {p.split, p.n_split};
-    request.n_device_layers = p.n_device_layers;
+    request.cache_bytes = p.expert_cache_bytes;
+    request.caches_host_experts = p.expert_cache_bytes > 0;
+    request.budgets = {p.budgets, p.budgets + p.n_budgets};
+    request.shares = {p.split, p.split + p.n_split};
+    if (p.n_device_layers > 0) request.n_device_layers = p.n_device_layers;
     if (p.overrides != nullptr) request.overrides = p.overrides;
     request.n_host_experts = p.n_host_experts;
-    request.fit_context = p.fit_context;
-    request.fit_rows = p.fit_n_ubatch;
-    request.fit_requests = p.fit_requests;
+    request.n_context = p.fit_context;
+    request.n_rows = std::min<int64_t>(p.fit_n_ubatch, runtime::k_max_step_rows);
+    request.n_sequences = std::max<int64_t>(p.fit_requests, 1);
+    request.for_engine = p.fit_requests > 0;
     if (p.devices == nullptr) return request;
     request.devices.emplace(wanted.begin(), wanted.end());
-    request.k_format = kv_format(p.fit_k_format, "fit_k_format");
-    request.v_format = kv_format(p.fit_v_format, "fit_v_format");
+    request.k_format = kv_format(p.fit_k_format, "fit_k_format").value_or(backend::k_default_kv_format);
+    request.v_format = kv_format(p.fit_v_format, "fit_v_format").value_or(backend::k_default_kv_format);
+    const bool places_experts =
+        p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0 || p.expert_cache_bytes > 0;
+    if (!places_experts) request.cache_bytes = placement::k_cache_all_room;
     return request;
 }
 
@@ -130,16 +143,19 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
                 return p.progress(p.progress_user_data, done, total) == 0;
             };
         }
-        options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
+        options.expert_moves = moves_of(p.expert_moves, p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
         options.text.chat_template = given_text(p.chat_template, "chat_template");
         // The runtime outlives its models (OpenModel), and so does its log.
-        placement::OpenedDevices opened =
-            placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);
-        options.loader = opened.host;
+        placement::Request request = request_of(p, wanted);
+        placement::Machine machine =
+            placement::open_machine(request, shared->threads, shared->cpu_level, shared->log);
+        const auto& host = machine.backends[machine.host_place()];
+        options.loader = {host, host->host()};
         const std::string file = path();
         auto model = std::make_shared<const model::Model>(
-            file, placement::split_over(std::move(opened.spread), &shared->log), options, shared->log);
+            file, placement::place_on(std::move(machine), std::move(request), &shared->log), options,
+            shared->log);
         std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", file, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};

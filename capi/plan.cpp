@@ -8,8 +8,7 @@
 #include "model/bind.h"
 #include "model/headers.h"
 #include "placement/devices.h"
-#include "placement/measure_device.h"
-#include "placement/measure_host.h"
+#include "placement/measure.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -33,40 +32,41 @@ int64_t positive_or(int32_t value, int64_t otherwise, const char* name) {
     return value == 0 ? otherwise : value;
 }
 
-placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_plan_params& p) {
-    if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
+placement::Request request_of(const minim_plan_params& p) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
-    std::vector<placement::DeviceFacts> devices;
+    placement::Request request;
+    request.shares = {p.split, p.split + p.n_split};
+    if (p.n_device_layers > 0) request.n_device_layers = p.n_device_layers;
+    if (p.overrides != nullptr && *p.overrides != '\0') request.overrides = p.overrides;
+    request.n_host_experts = p.n_host_experts;
+    request.n_context = p.n_context;
+    request.n_sequences = positive_or(p.n_sequences, 1, "n_sequences");
+    request.for_engine = flag(p.for_engine, "for_engine");
+    request.n_rows = positive_or(p.n_ubatch, 0, "n_ubatch");
+    request.k_format = kv_format(p.k_format, "k_format").value_or(backend::k_default_kv_format);
+    request.v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format);
+    request.cache_bytes = p.expert_cache_bytes > 0 ? p.expert_cache_bytes : placement::k_cache_all_room;
+    request.caches_host_experts = p.expert_cache_bytes > 0;
+    return request;
+}
+
+placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_plan_params& p) {
+    if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
+    placement::Request request = request_of(p);
+    placement::Machine machine;
     for (const auto& [facts, text] : placement::parse_devices(device_texts(runtime, p))) {
-        devices.push_back(facts);
-        placement::complete_device(devices.back(), text, runtime.threads, runtime.cpu_level);
+        machine.devices.push_back(facts);
+        placement::complete_device(machine.devices.back(), text, runtime.threads, runtime.cpu_level);
     }
-    placement::HostFacts host = p.host != nullptr
-                                    ? placement::parse_host(p.host)
-                                    : placement::measured_host(runtime.threads.decode->n_threads());
+    machine.host = p.host != nullptr ? placement::parse_host(p.host)
+                                     : placement::measured_host(runtime.threads.decode->n_threads());
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
     if (p.host == nullptr)
-        placement::measure_rates(host, weights, runtime.threads, runtime.cpu_level, runtime.log);
-    return placement::make_plan(
-        {.config = config,
-         .weights = weights,
-         .devices = devices,
-         .host = host,
-         .n_context = p.n_context,
-         .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
-         .for_engine = flag(p.for_engine, "for_engine"),
-         .n_ubatch = positive_or(p.n_ubatch, 0, "n_ubatch"),
-         .k_format = kv_format(p.k_format, "k_format").value_or(backend::k_default_kv_format),
-         .v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format),
-         .overrides = std::string(optional_text(p.overrides)),
-         .n_host_experts = p.n_host_experts,
-         .most_cache_bytes = p.expert_cache_bytes > 0 ? p.expert_cache_bytes : MINIM_EXPERT_CACHE_ROOM,
-         .caches_host_experts = p.expert_cache_bytes > 0,
-         .n_device_layers = p.n_device_layers > 0 ? p.n_device_layers : -1,
-         .shares = {p.split, p.split + p.n_split}});
+        placement::measure_rates(machine.host, weights, runtime.threads, runtime.cpu_level, runtime.log);
+    return placement::make_plan(std::move(request), std::move(machine), config, weights);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/session.h"
 #include "engine/open_sizes.h"
+#include "engine/session.h"
 #include "runtime/step_space.h"
 
 namespace minim::engine {
@@ -34,13 +34,13 @@ kv::EngineSizes sizes_of(const model::Model& model, const EngineParams& params, 
         params.n_batch != 0 ? params.n_batch : std::max(model.prompt_rows(), params.n_requests);
     if (!is_given && layout.page_bytes() > 0)  // 0: heads do not fill the format, which the pool refuses
         return engine_sizes(model, layout,
-                                       {.n_context = params.n_context,
-                                        .longest = trained,
-                                        .n_requests = params.n_requests,
-                                        .fewer_requests = params.fewer_requests,
-                                        .n_rows = n_rows,
-                                        .fewer_rows = params.n_batch == 0},
-                                       k_draft_rows);
+                            {.n_context = params.n_context,
+                             .longest = trained,
+                             .n_requests = params.n_requests,
+                             .fewer_requests = params.fewer_requests,
+                             .n_rows = n_rows,
+                             .fewer_rows = params.n_batch == 0},
+                            k_draft_rows);
     const int64_t n_tokens = kv::page_count(is_given ? params.n_kv_tokens : trained) * k_kv_page_tokens;
     const int64_t n_context = params.n_context != 0 ? params.n_context : trained;
     return {std::min(n_tokens, n_context), n_tokens, params.n_requests, n_rows};
@@ -97,7 +97,7 @@ std::string text_of(const model::Model& model, const EngineParams& params) {
     const backend::KvLayout layout = kv_layout(model.config(), params.k_format, params.v_format);
     if (layout.page_bytes() <= 0) return {};
     return sizes_text(model, layout,
-                                 {params.n_context, params.n_kv_tokens, params.n_requests, params.n_batch});
+                      {params.n_context, params.n_kv_tokens, params.n_requests, params.n_batch});
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 #include "backend/kv_view.h"
 #include "base/log.h"
-#include "model/model.h"
 #include "kv/engine_sizes.h"
+#include "model/model.h"
 
 namespace minim::engine {
 
@@ -21,11 +21,12 @@ int64_t default_context(const model::Model& model, const backend::KvLayout& layo
 
 // Returns the sizes that fit (choose_sizes()). Throws out_of_memory or out_of_device_memory if what the wish asks for does not
 // fit; the message says what does. n_logits_rows: rows of logits on the host beside one for each request.
-kv::EngineSizes engine_sizes(const model::Model& model, const backend::KvLayout& layout, const kv::EngineWish& wish,
-                         int64_t n_logits_rows);
+kv::EngineSizes engine_sizes(const model::Model& model, const backend::KvLayout& layout,
+                             const kv::EngineWish& wish, int64_t n_logits_rows);
 
 // Returns a sentence about sizes: "context of 65536 tokens, KV cache of 131072 tokens (31.0 GiB), 16 requests at once, steps of 512
 // rows; a context of 196608 tokens needs 12.3 GiB more memory on cuda:0". Call it before the memory is allocated.
-std::string sizes_text(const model::Model& model, const backend::KvLayout& layout, const kv::EngineSizes& sizes);
+std::string sizes_text(const model::Model& model, const backend::KvLayout& layout,
+                       const kv::EngineSizes& sizes);
 
 }  // namespace minim::engine

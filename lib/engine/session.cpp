@@ -61,7 +61,7 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
     const int64_t trained = model.config().n_context_train;
     if (params.n_context == 0)
         return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
-                                          step_rows(model, params.n_ubatch, trained), log);
+                               step_rows(model, params.n_ubatch, trained), log);
     constexpr int64_t k_limit = int64_t{1} << 31;
     if (params.n_context < 1 || params.n_context > k_limit) {
         fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);

@@ -11,9 +11,11 @@
 #include "backend/device_memory.h"
 #include "backend/plugin.h"
 #include "base/cpu_features.h"
+#include "base/log.h"
 #include "model/model.h"
 #include "placement/backends.h"
 #include "placement/facts.h"
+#include "placement/request.h"
 
 namespace minim::placement {
 
@@ -31,6 +33,11 @@ std::shared_ptr<const backend::Backend> open_device(
 // Returns the names and budgets of devices in a text: "cuda:0,CUDA1=20GiB,cuda:2=0.9". "auto" stands for all usable devices,
 // and there may be none. Throws invalid if the text is malformed or names a device twice.
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
+
+// Opens the host's backend, the devices and those that only overrides name. Devices compute in exact arithmetic if the host's backend is
+// the reference. Takes out of the request what is for devices that are missing. `log` must outlive the machine, whose warnings it gets.
+// Throws as open_device(), and invalid for impossible numbers and for options of devices if no device is named.
+Machine open_machine(Request& request, Threads threads, CpuLevel level, const Logger& log);
 
 // Returns to_string() of the model's placement with the sizes of its caches.
 std::string placement_text(const model::Model& model);

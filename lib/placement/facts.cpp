@@ -4,18 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "base/memory_info.h"
-#include "base/read_bandwidth.h"
-#include "base/thread_pool.h"
 #include "placement/cards.h"
 
 namespace minim::placement {
@@ -68,62 +62,43 @@ std::vector<std::string_view> parts_of(std::string_view text) {
     return parts;
 }
 
-// ---- measured bandwidth ----
-
-constexpr uint64_t k_measured_bytes = uint64_t{128} << 20;
-constexpr int k_rounds = 12;  // in most rounds, other programs use part of the bandwidth
-
-double measure_bandwidth(int32_t n_threads) {
-    const ThreadPool pool(n_threads);
-    const ReadBandwidth bandwidth(pool, k_measured_bytes);
-    double best = 0.0;
-    for (int round = 0; round < k_rounds; ++round) best = std::max(best, bandwidth.measure());
-    return best;
-}
-
-// Returns the path of a cached measurement; empty if there is no folder for a cache.
-std::string cache_path(const std::string& key) {
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    std::string folder;
-    if (cache != nullptr && *cache == '/') {
-        folder = cache;
-    } else if (home != nullptr && *home == '/') {
-        folder = std::string(home) + "/.cache";
-    } else {
-        return {};
-    }
-    char host[256] = {};
-    std::ifstream name("/proc/sys/kernel/hostname");
-    name.getline(host, sizeof(host));
-    std::string file = format_text("{}-{}", host, key);
-    for (char& c : file)
-        if (c == '/' || c == ' ') c = '_';
-    return format_text("{}/minim/{}", folder, file);
-}
-
-// Reads a number of bytes a second. Returns nothing if the file is missing or holds anything else.
-std::optional<double> read_number(const std::string& path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    double value = 0.0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-    if (error != std::errc() || !(value > 1e7 && value < 1e14)) return {};
-    return value;
-}
+// Devices whose measured bandwidths differ by less than this part count as equally fast: measuring is no more precise.
+constexpr double k_even_part = 0.1;
 
 }  // namespace
 
-double cached_number(const std::string& key, const std::function<double()>& measure) {
-    const std::string path = cache_path(key);
-    if (const std::optional<double> known = path.empty() ? std::nullopt : read_number(path)) return *known;
-    const double number = std::round(measure());
-    if (path.empty()) return number;
-    std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    std::ofstream(path) << format_text("{:.0f}\n", number);
-    return number;
+bool Machine::is_host(int64_t place) const noexcept {
+    return place == host_place() || (is_open() && backends[place]->host() != nullptr);
+}
+
+bool Machine::has_own_memory(int64_t device) const noexcept {
+    return !is_host(device) && backends[device]->available_bytes() != UINT64_MAX;
+}
+
+std::string_view Machine::name_of(int64_t place) const noexcept {
+    if (is_open()) return backends[place]->name();
+    return place == host_place() ? std::string_view("cpu") : devices[place].name;
+}
+
+std::optional<int64_t> Machine::place_of(std::string_view name) const {
+    const std::string wanted = device_name(name);
+    if (wanted == "cpu") return host_place();
+    const auto device = std::ranges::find(devices, wanted, &DeviceFacts::name);
+    if (device != devices.end()) return device - devices.begin();
+    const auto other = others.find(wanted);
+    return other == others.end() ? std::nullopt : std::optional(other->second);
+}
+
+void even_out(std::vector<DeviceFacts>& devices) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+        for (size_t k = 0; k < i; ++k) {
+            const double rate = devices[k].bytes_per_second;
+            const bool is_even = std::abs(devices[i].bytes_per_second - rate) <= k_even_part * rate;
+            if (!devices[i].is_measured || !devices[k].is_measured || !is_even) continue;
+            devices[i].bytes_per_second = rate;
+            break;
+        }
+    }
 }
 
 std::string device_name(std::string_view text) {
@@ -287,12 +262,6 @@ HostFacts parse_host(std::string_view text) {
     if (!memory || !bandwidth)
         fail(Status::invalid, "host '{}' is not of the form MEMORY,BANDWIDTH, as in 768GiB,576GB/s", text);
     return {static_cast<uint64_t>(*memory), *bandwidth, false, {}};
-}
-
-HostFacts measured_host(int32_t n_threads) {
-    const double bandwidth =
-        cached_number(format_text("bandwidth-{}", n_threads), [&] { return measure_bandwidth(n_threads); });
-    return {std::min(available_memory_bytes(), total_memory_bytes()), bandwidth, true, {}};
 }
 
 }  // namespace minim::placement

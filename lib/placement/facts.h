@@ -4,10 +4,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "backend/backend.h"
 #include "format/format.h"
 
 namespace minim::placement {
@@ -34,11 +39,28 @@ struct HostFacts {
     std::vector<FormatRate> rates = {};  // measured ones; the others are predicted from the bandwidth
 };
 
-// The speeds of a machine, of which some devices are open.
-struct MachineRates {
-    std::vector<DeviceFacts> devices;  // in the order of the open ones
-    HostFacts host;
+// The host and the devices of a request, which may be open. A place of a layer or of its experts is an index: of a device, then of
+// the host, then of devices that only rules name.
+struct Machine {
+    std::vector<DeviceFacts> devices = {};  // in the order of the layers
+    HostFacts host = {};
+    std::vector<std::shared_ptr<const backend::Backend>> backends = {};  // by place; empty: nothing is open
+    // The places of names that only rules have: a device behind the host, or the host for a device that is missing.
+    std::map<std::string, int64_t> others = {};
+    // Fills in the speeds of the host and the devices, and returns true; false if they stay unknown. Empty: they are given.
+    std::function<bool(Machine&)> measure = {};
+
+    int64_t host_place() const noexcept { return std::ssize(devices); }
+    bool is_open() const noexcept { return !backends.empty(); }
+    bool is_host(int64_t place) const noexcept;          // whether it computes on host memory
+    bool has_own_memory(int64_t device) const noexcept;  // whether an open device has, of limited size
+    std::string_view name_of(int64_t place) const noexcept;
+    // Returns the place of a device that is named as on a command line; none if there is no such device.
+    std::optional<int64_t> place_of(std::string_view name) const;
 };
+
+// Gives devices whose measured bandwidths are about equal one bandwidth, so that measured noise moves no layers.
+void even_out(std::vector<DeviceFacts>& devices);
 
 // Parses "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" stand for a device of
 // this machine; the numbers that the text leaves out are 0 in the result. A size is a number with B, kB, MB, GB, TB, KiB, MiB,
@@ -70,15 +92,7 @@ DeviceBudget parse_device_budget(std::string_view text);
 // Parses several budgets, separated by commas. Throws as parse_device(), and if a device is named twice.
 std::vector<DeviceBudget> parse_device_budgets(std::string_view text);
 
-// Returns the rate of a key, in whole bytes a second, that was measured earlier, or measures it and keeps it in
-// $XDG_CACHE_HOME/minim (or ~/.cache/minim) for the next time. Works without a cache if it cannot be read or written.
-double cached_number(const std::string& key, const std::function<double()>& measure);
-
 // Returns this library's name of a device: "cuda:0" for "CUDA0", "cpu" for "CPU"; other names stay as they are.
 std::string device_name(std::string_view text);
-
-// Returns the facts of this machine: the memory that processes may use, and the bandwidth that n_threads threads reach,
-// measured in some 100 ms and cached.
-HostFacts measured_host(int32_t n_threads);
 
 }  // namespace minim::placement

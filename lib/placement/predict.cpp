@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "placement/bytes.h"
 #include "placement/plan.h"
 
 namespace minim::placement {
@@ -105,47 +106,51 @@ struct Speed {
 
 class Predictor {
   public:
-    Predictor(const PredictRequest& request, const Plan& plan) : request_(request), plan_(plan) {}
+    Predictor(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, const Plan& plan)
+        : machine_(machine), bytes_(bytes), plan_(plan), kv_bytes_(static_cast<double>(kv_bytes)) {}
 
     DecodeSeconds decode() const {
         DecodeSeconds seconds;
-        for (size_t l = 0; l < request_.layers.size(); ++l) {
-            const LayerReads& layer = request_.layers[l];
-            const int32_t own = plan_.layer_device[l];
-            const int32_t experts = plan_.expert_device[l];
-            seconds.dense += own < 0 ? layer.dense_on_host
-                                     : k_dense_starts * k_start_dense_seconds +
-                                           matrix_seconds(facts_of(own), layer.dense, layer.dense_cycles);
-            seconds.kv_cache += layer.kv / (own < 0 ? speed_of(own).bytes_per_second
-                                                    : nominal_bandwidth(facts_of(own)) * k_kv_part);
+        for (size_t l = 0; l < bytes_.layers.size(); ++l) {
+            const LayerBytes& layer = bytes_.layers[l];
+            const int64_t own = plan_.layer_place[l];
+            const int64_t experts = plan_.expert_place[l];
+            seconds.dense +=
+                is_host(own)
+                    ? layer.dense_on_host
+                    : k_dense_starts * k_start_dense_seconds +
+                          matrix_seconds(facts_of(own), static_cast<double>(layer.dense), layer.dense_cycles);
+            seconds.kv_cache += kv_bytes_ / (is_host(own) ? speed_of(own).bytes_per_second
+                                                          : nominal_bandwidth(facts_of(own)) * k_kv_part);
             const double cached = plan_.cached_part[l];
-            const double here = experts_on(own, layer, cached * layer.expert_part);
-            const double there = experts_on(experts, layer, (1.0 - cached) * layer.expert_part);
+            const double here = experts_on(own, layer, cached * used_part(layer));
+            const double there = experts_on(experts, layer, (1.0 - cached) * used_part(layer));
             seconds.device_experts += here;
-            (experts < 0 ? seconds.host_experts : seconds.device_experts) += there;
+            (is_host(experts) ? seconds.host_experts : seconds.device_experts) += there;
             seconds.overlap += std::min(here, there);
-            seconds.launches += own < 0 ? k_host_layer_seconds : k_device_layer_seconds;
+            seconds.launches += is_host(own) ? k_host_layer_seconds : k_device_layer_seconds;
             if (own != experts) seconds.hand_over += cached > 0.0 ? k_exchange_seconds : k_hand_over_seconds;
-            if (l > 0 && own != plan_.layer_device[l - 1]) seconds.hand_over += k_between_devices_seconds;
+            if (l > 0 && own != plan_.layer_place[l - 1]) seconds.hand_over += k_between_devices_seconds;
         }
-        const int32_t last = plan_.layer_device.back();
-        seconds.dense += last < 0 ? request_.head_on_host
-                                  : k_start_dense_seconds +
-                                        matrix_seconds(facts_of(last), request_.head, request_.head_cycles);
+        const int64_t last = plan_.layer_place.back();
+        seconds.dense += is_host(last) ? bytes_.head_on_host
+                                       : k_start_dense_seconds +
+                                             matrix_seconds(facts_of(last), static_cast<double>(bytes_.head),
+                                                            bytes_.head_cycles);
         return seconds;
     }
 
     // Returns the speed of a prompt as long as the context, in micro-batches. Each reads the weights that it needs once and
     // multiplies every row by them; the devices work one after the other.
     double prompt_tokens_per_second() const {
-        const double n_rows = static_cast<double>(std::min(request_.n_ubatch, request_.n_context));
+        const double n_rows = static_cast<double>(std::min(plan_.n_ubatch, plan_.n_context));
         double seconds = 0.0;
-        for (size_t l = 0; l < request_.layers.size(); ++l) {
-            const int32_t own = plan_.layer_device[l];
-            const int32_t experts = plan_.expert_device[l];
-            seconds += dense_seconds(own, request_.layers[l], n_rows);
+        for (size_t l = 0; l < bytes_.layers.size(); ++l) {
+            const int64_t own = plan_.layer_place[l];
+            const int64_t experts = plan_.expert_place[l];
+            seconds += dense_seconds(own, bytes_.layers[l], n_rows);
             seconds += plan_.cached_part[l] > 0.0 ? shared_seconds(l, n_rows)
-                                                  : expert_seconds(experts, request_.layers[l], n_rows, 1.0);
+                                                  : expert_seconds(experts, bytes_.layers[l], n_rows, 1.0);
             seconds +=
                 k_device_layer_seconds + (own != experts ? crossing_seconds(own, experts, n_rows) : 0.0);
         }
@@ -153,41 +158,49 @@ class Predictor {
     }
 
   private:
-    const DeviceFacts& facts_of(int32_t device) const { return request_.devices[device]; }
+    // A device that only rules name counts as the host: its speed is not known.
+    bool is_host(int64_t place) const { return place >= machine_.host_place(); }
+    const DeviceFacts& facts_of(int64_t device) const { return machine_.devices[device]; }
 
-    Speed speed_of(int32_t device) const {
-        if (device < 0)
-            return {host_bandwidth(request_.host), request_.host.bytes_per_second * k_host_operations};
-        const DeviceFacts& facts = facts_of(device);
+    Speed speed_of(int64_t place) const {
+        if (is_host(place))
+            return {host_bandwidth(machine_.host), machine_.host.bytes_per_second * k_host_operations};
+        const DeviceFacts& facts = facts_of(place);
         return {device_bandwidth(facts), cycles_per_second(facts) * k_device_operations};
     }
 
-    // Returns the seconds of a part of a layer's experts for one row.
-    double experts_on(int32_t device, const LayerReads& layer, double part) const {
-        if (device < 0) return part * layer.experts_on_host;
-        if (part * layer.experts <= 0.0) return 0.0;
-        return k_start_experts_seconds +
-               matrix_seconds(facts_of(device), part * layer.experts, part * layer.expert_cycles);
+    // Returns the part of the experts that is read for one token.
+    double used_part(const LayerBytes& layer) const {
+        if (layer.n_experts == 0) return 0.0;
+        return static_cast<double>(bytes_.config.n_expert_used) / static_cast<double>(layer.n_experts);
     }
 
-    double dense_seconds(int32_t device, const LayerReads& layer, double n_rows) const {
-        const model::Config& config = request_.config;
-        const Speed speed = speed_of(device);
+    // Returns the seconds of a part of a layer's experts for one row.
+    double experts_on(int64_t place, const LayerBytes& layer, double part) const {
+        if (is_host(place)) return part * layer.experts_on_host;
+        const double bytes = part * static_cast<double>(layer.experts);
+        if (bytes <= 0.0) return 0.0;
+        return k_start_experts_seconds + matrix_seconds(facts_of(place), bytes, part * layer.expert_cycles);
+    }
+
+    double dense_seconds(int64_t place, const LayerBytes& layer, double n_rows) const {
+        const model::Config& config = bytes_.config;
+        const Speed speed = speed_of(place);
         const auto q = static_cast<double>(config.n_head * config.head_dim);
         const auto kv = static_cast<double>(config.n_head_kv * config.head_dim);
         const double products = 2.0 * static_cast<double>(config.hidden) * (2.0 * q + 2.0 * kv);
-        const double attention = 4.0 * q * static_cast<double>(request_.n_context) / 2.0;
-        return std::max((layer.dense + layer.kv / 2.0) / speed.bytes_per_second,
+        const double attention = 4.0 * q * static_cast<double>(plan_.n_context) / 2.0;
+        return std::max((static_cast<double>(layer.dense) + kv_bytes_ / 2.0) / speed.bytes_per_second,
                         n_rows * (products + attention) / speed.operations_per_second);
     }
 
     // Returns the seconds for a part of the experts.
-    double expert_seconds(int32_t device, const LayerReads& layer, double n_rows, double part) const {
-        const model::Config& config = request_.config;
-        const Speed speed = speed_of(device);
+    double expert_seconds(int64_t place, const LayerBytes& layer, double n_rows, double part) const {
+        const model::Config& config = bytes_.config;
+        const Speed speed = speed_of(place);
         const double operations = 2.0 * 3.0 * static_cast<double>(config.hidden * config.expert_ff) *
                                   static_cast<double>(config.n_expert_used);
-        const double read = layer.experts * std::min(1.0, layer.expert_part * n_rows);
+        const double read = static_cast<double>(layer.experts) * std::min(1.0, used_part(layer) * n_rows);
         return part *
                std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
     }
@@ -195,32 +208,35 @@ class Predictor {
     // Returns the seconds of a layer whose experts the device and the host compute at the same time. Experts are copied to the
     // device if that pays. Of the experts that the device lacks, the host then computes as many as it can while the others are
     // copied.
-    double shared_seconds(size_t layer, double n_rows) const {
-        const LayerReads& reads = request_.layers[layer];
-        const int32_t own = plan_.layer_device[layer];
-        const double cached = plan_.cached_part[layer];
-        const double on_host = expert_seconds(plan_.expert_device[layer], reads, n_rows, 1.0 - cached);
-        const DeviceFacts& device = request_.devices[own];
-        const auto n_expert = static_cast<double>(request_.config.n_expert);
-        const auto rule = stream_rule(device, request_.host, request_.config, reads.experts / n_expert,
-                                      static_cast<int64_t>(n_rows));
-        if (!rule.is_on()) return std::max(expert_seconds(own, reads, n_rows, cached), on_host);
-        const double all_copies = (1.0 - cached) * reads.experts / device.link_bytes_per_second;
+    double shared_seconds(size_t l, double n_rows) const {
+        const LayerBytes& layer = bytes_.layers[l];
+        const auto bytes = static_cast<double>(layer.experts);
+        const int64_t own = plan_.layer_place[l];
+        const double cached = plan_.cached_part[l];
+        const double on_host = expert_seconds(plan_.expert_place[l], layer, n_rows, 1.0 - cached);
+        const DeviceFacts& device = facts_of(own);
+        const auto n_expert = static_cast<double>(bytes_.config.n_expert);
+        const auto rule =
+            stream_rule(device, machine_.host, bytes_.config, bytes / n_expert, static_cast<int64_t>(n_rows));
+        if (!rule.is_on()) return std::max(expert_seconds(own, layer, n_rows, cached), on_host);
+        const double all_copies = (1.0 - cached) * bytes / device.link_bytes_per_second;
         const double copied_part = on_host / (on_host + all_copies);
-        const double on_device = expert_seconds(own, reads, n_rows, cached + (1.0 - cached) * copied_part);
+        const double on_device = expert_seconds(own, layer, n_rows, cached + (1.0 - cached) * copied_part);
         return std::max(on_device, copied_part * all_copies);
     }
 
-    double crossing_seconds(int32_t own, int32_t experts, double n_rows) const {
+    double crossing_seconds(int64_t own, int64_t experts, double n_rows) const {
         double link = 0.0;
-        for (const int32_t device : {own, experts})
-            if (device >= 0) link = request_.devices[device].link_bytes_per_second;
-        const double bytes = 2.0 * n_rows * static_cast<double>(request_.config.hidden) * sizeof(float);
+        for (const int64_t place : {own, experts})
+            if (!is_host(place)) link = facts_of(place).link_bytes_per_second;
+        const double bytes = 2.0 * n_rows * static_cast<double>(bytes_.config.hidden) * sizeof(float);
         return k_hand_over_seconds + (link > 0.0 ? bytes / link : 0.0);
     }
 
-    const PredictRequest& request_;
+    const Machine& machine_;
+    const ModelBytes& bytes_;
     const Plan& plan_;
+    const double kv_bytes_;
 };
 
 }  // namespace
@@ -258,8 +274,8 @@ runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host
     return {.break_even_slots = break_even_slots};
 }
 
-void predict(const PredictRequest& request, Plan& plan) {
-    const Predictor predictor(request, plan);
+void predict(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, Plan& plan) {
+    const Predictor predictor(machine, bytes, kv_bytes, plan);
     plan.decode_seconds = predictor.decode();
     plan.decode_tokens_per_second = 1.0 / plan.decode_seconds.total();
     plan.prompt_tokens_per_second = predictor.prompt_tokens_per_second();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "model/config.h"
 #include "placement/facts.h"
@@ -11,20 +10,8 @@
 
 namespace minim::placement {
 
+struct ModelBytes;
 struct Plan;
-
-// The bytes of one layer, and the cycles in which a multiprocessor decodes its weights (decode_cycles()).
-struct LayerReads {
-    double dense = 0.0;
-    double kv = 0.0;           // of the whole context of one sequence
-    double experts = 0.0;      // all experts
-    double expert_part = 0.0;  // the experts read for one token
-    // Seconds of the host for one row: the time of `dense` and of `experts` at host_rate().
-    double dense_on_host = 0.0;
-    double experts_on_host = 0.0;
-    double dense_cycles = 0.0;
-    double expert_cycles = 0.0;  // all experts
-};
 
 // Returns the cycles in which a multiprocessor of a GPU decodes a matrix of a format and multiplies it by one row.
 double decode_cycles(Format format, int64_t rows, int64_t cols);
@@ -34,18 +21,6 @@ double decode_cycles(Format format, int64_t rows, int64_t cols);
 // expert, on average.
 runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,
                                 double expert_bytes, int64_t n_rows);
-
-struct PredictRequest {
-    const model::Config& config;
-    std::span<const DeviceFacts> devices;
-    const HostFacts& host;
-    std::span<const LayerReads> layers;
-    double head = 0.0;
-    double head_on_host = 0.0;  // seconds
-    double head_cycles = 0.0;
-    int64_t n_context = 0;
-    int64_t n_ubatch = 0;
-};
 
 // Returns the bytes a second that the host's kernels reach for one row with weights of a format.
 double host_rate(const HostFacts& host, Format format);
@@ -57,7 +32,8 @@ double device_rate(const DeviceFacts& device, double bytes, double cycles);
 // larger cache would make decoding slower. The rates are bytes a second of the kernels.
 double balanced_part(double device_rate, double host_rate);
 
-// Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts.
-void predict(const PredictRequest& request, Plan& plan);
+// Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts. kv_bytes: of a layer, for the
+// whole context of one sequence.
+void predict(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, Plan& plan);
 
 }  // namespace minim::placement

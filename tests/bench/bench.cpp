@@ -15,7 +15,8 @@
 #include "bytes_read.h"
 #include "model/minimax_m2.h"
 #include "placement/devices.h"
-#include "placement/measure_device.h"
+#include "placement/measure.h"
+#include "placement/rules.h"
 #include "random_bytes.h"
 #include "runtime/forward_pass.h"
 #include "runtime/placement.h"
@@ -66,39 +67,49 @@ std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& na
 }
 
 // On the host an operation is done when its call returns: timing it costs nothing.
-placement::Spread Bench::open_devices() {
-    placement::Spread spread;
-    for (const std::string& name : options_.devices) spread.devices.push_back(open_device(name));
+placement::Machine Bench::open_devices(const placement::Request& request) {
+    placement::Machine machine;
+    for (const std::string& name : options_.devices) {
+        machine.devices.push_back({.name = name});
+        machine.backends.push_back(open_device(name));
+    }
     const bool all_on_host =
-        std::ranges::all_of(spread.devices, [](const auto& device) { return device->uses_host_memory(); });
+        std::ranges::all_of(machine.backends, [](const auto& device) { return device->uses_host_memory(); });
     const auto timed = [&](std::shared_ptr<const backend::Backend> device) {
         if (!all_on_host && !options_.operations) return device;
         timed_.push_back(std::make_shared<TimedBackend>(std::move(device)));
         return std::shared_ptr<const backend::Backend>(timed_.back());
     };
-    for (auto& device : spread.devices) device = timed(device);
-    spread.host = spread.experts.host = timed(open_device("cpu"));
-    spread.experts.n_host_layers = options_.n_cpu_moe;
-    spread.expert_cache_bytes = options_.expert_cache;
+    for (auto& device : machine.backends) device = timed(device);
+    machine.backends.push_back(timed(open_device("cpu")));
     // Only steps of prompts copy experts, and the areas for that take room of the cache.
     if (std::ranges::any_of(options_.n_prompt, [](int64_t n) { return n > 0; }))
-        spread.rates = [n_threads = threads_.decode->n_threads()](const auto& devices) {
-            return placement::measured_rates(devices, n_threads, active_cpu_level(), Logger());
+        machine.measure = [n_threads = threads_.decode->n_threads()](placement::Machine& measured) {
+            return placement::measure_machine(measured, n_threads, active_cpu_level(), Logger());
         };
-    for (const std::string& rules : options_.overrides) {
-        std::ranges::move(
-            placement::make_overrides(rules, spread.host, spread.devices,
-                                      [&](const std::string& name) { return timed(open_device(name)); }),
-            std::back_inserter(spread.experts.overrides));
+    if (!request.overrides) return machine;
+    for (const placement::Override& item : placement::parse_overrides(*request.overrides)) {
+        if (machine.place_of(item.device)) continue;
+        machine.others[item.device] = std::ssize(machine.backends);
+        machine.backends.push_back(timed(open_device(item.device)));
     }
-    return spread;
+    return machine;
+}
+
+model::Model::Place Bench::place() {
+    placement::Request request = {.n_host_experts = options_.n_cpu_moe,
+                                  .cache_bytes = options_.expert_cache,
+                                  .caches_host_experts = options_.expert_cache > 0};
+    for (const std::string& rules : options_.overrides)
+        request.overrides = request.overrides ? *request.overrides + "," + rules : rules;
+    return placement::place_on(open_devices(request), request);
 }
 
 void Bench::open_model() {
-    const model::Model::Place place = placement::split_over(open_devices());
+    const model::Model::Place place_model = place();
     if (options_.synthetic) {
         synthetic_ = make_synthetic(
-            options_.shape, place,
+            options_.shape, place_model,
             {.packs = !options_.mapped, .expand = expand_of(options_), .moves = options_.expert_moves});
         if (options_.routing) router_.emplace(*options_.routing, *synthetic_);
         placement_ = &synthetic_->placement;
@@ -113,7 +124,7 @@ void Bench::open_model() {
         open.expert_moves = options_.expert_moves;
         const bool maps = options_.mapped || !options_.packed_file.empty();
         open.residence = maps ? checkpoint::HostStorage::mapped : checkpoint::HostStorage::owned;
-        model_.emplace(options_.model, place, open, Logger());
+        model_.emplace(options_.model, place_model, open, Logger());
         placement_ = &model_->placement();
         config_ = &model_->config();
         weights_ = &model_->weights();

@@ -19,7 +19,7 @@
 #include "options.h"
 #include "placement/backends.h"
 #include "placement/devices.h"
-#include "placement/split.h"
+#include "placement/place.h"
 #include "report.h"
 #include "routing.h"
 #include "runtime/forward_pass.h"
@@ -53,7 +53,8 @@ class Bench {
 
   private:
     std::shared_ptr<const backend::Backend> open_device(const std::string& name) const;
-    placement::Spread open_devices();
+    placement::Machine open_devices(const placement::Request& request);
+    model::Model::Place place();
     void open_model();
     void open_references();
     double measure_bandwidth() const;

@@ -6,7 +6,7 @@
 #include "cpu/cpu_backend.h"
 #include "model/roles.h"
 #include "placement/backends.h"
-#include "placement/split_layers.h"
+#include "placement/planner.h"
 #include "runtime/placement.h"
 #include "support/last_logits.h"
 
@@ -60,13 +60,25 @@ std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
     return std::make_shared<const model::Model>(bundled_model_path(), split, options, silent);
 }
 
-std::shared_ptr<const model::Model> model_placed(placement::Spread spread, const model::OpenOptions& options,
-                                                 const std::string& path) {
+placement::Machine machine_of(const Backends& devices, const Backends& others,
+                              std::shared_ptr<const backend::Backend> host) {
+    placement::Machine machine;
+    for (const auto& device : devices) machine.devices.push_back({.name = std::string(device->name())});
+    machine.backends = devices;
+    machine.backends.push_back(std::move(host));
+    for (const auto& other : others) {
+        machine.others[std::string(other->name())] = std::ssize(machine.backends);
+        machine.backends.push_back(other);
+    }
+    return machine;
+}
+
+std::shared_ptr<const model::Model> model_placed(placement::Machine machine, placement::Request request,
+                                                 const model::OpenOptions& options, const std::string& path) {
     const Logger silent;
-    if (spread.host == nullptr) spread.host = cpu_backend();
-    if (spread.experts.host == nullptr) spread.experts.host = spread.host;
-    return std::make_shared<const model::Model>(path, placement::split_over(std::move(spread)), options,
-                                                silent);
+    request.caches_host_experts = request.cache_bytes > 0;
+    return std::make_shared<const model::Model>(
+        path, placement::place_on(std::move(machine), std::move(request)), options, silent);
 }
 
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path) {

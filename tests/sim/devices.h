@@ -10,7 +10,7 @@
 #include "engine/session.h"
 #include "model/model.h"
 #include "placement/devices.h"
-#include "placement/split.h"
+#include "placement/place.h"
 #include "sim/sim_backend.h"
 
 namespace minim::test {
@@ -29,8 +29,13 @@ std::shared_ptr<const model::Model> model_on(const Devices& devices, const model
 // Opens a model with the first layer on the CPU, the others spread over the devices.
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options = {});
-// Opens a model placed as the caller says. If `host` is missing, or that of the rules, it is filled in.
-std::shared_ptr<const model::Model> model_placed(placement::Spread spread,
+using Backends = std::vector<std::shared_ptr<const backend::Backend>>;
+
+// Returns a machine of open devices. Rules may name `others`, too.
+placement::Machine machine_of(const Backends& devices, const Backends& others = {},
+                              std::shared_ptr<const backend::Backend> host = cpu_backend());
+// Opens a model placed as the caller says. Its caches are for all experts of the host.
+std::shared_ptr<const model::Model> model_placed(placement::Machine machine, placement::Request request = {},
                                                  const model::OpenOptions& options = {},
                                                  const std::string& path = bundled_model_path());
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundled_model_path());

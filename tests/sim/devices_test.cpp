@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "placement/facts.h"
-#include "placement/measure_device.h"
+#include "placement/measure.h"
 #include "placement/plugins.h"
 #include "placement/predict.h"
 #include "runtime/placement.h"
@@ -64,11 +64,9 @@ TEST_CASE("prompts copy experts to a device of this machine by measured bandwidt
     config.n_expert_used = 2;
     const auto break_even = [&](const char* name, const char* settings, double expert_bytes = 1e8) {
         const Setting sim("MINIM_SIM", settings);
-        const std::vector<std::shared_ptr<const backend::Backend>> devices = {open(name)};
-        const auto rates =
-            placement::measured_rates(devices, threads().decode->n_threads(), active_cpu_level(), silent);
-        if (!rates) return std::numeric_limits<double>::infinity();
-        return placement::stream_rule(rates->devices[0], rates->host, config, expert_bytes, 8192)
+        placement::Machine machine = machine_of({open(name)});
+        placement::measure_machine(machine, threads().decode->n_threads(), active_cpu_level(), silent);
+        return placement::stream_rule(machine.devices[0], machine.host, config, expert_bytes, 8192)
             .break_even_slots;
     };
     const double slots = break_even("sim:0", "devices=2 memory=64");
@@ -143,12 +141,7 @@ TEST_CASE("a plug-in that is none, or no library at all, is refused with its pat
 TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as an error") {
     const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
     const Logger silent;
-    const auto load = [&] {
-        placement::Spread spread;
-        spread.devices = {open("sim:0"), open("sim:1")};
-        return std::make_shared<const model::Model>(bundled_model_path(), placement::split_over(spread),
-                                                    model::OpenOptions{}, silent);
-    };
+    const auto load = [&] { return model_placed(machine_of({open("sim:0"), open("sim:1")})); };
     engine::Session expected = make_session(model_on_cpu(), 100);
     {
         const auto model = load();
@@ -169,37 +162,31 @@ TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as 
 
 TEST_CASE("layers go to the devices in the order and the shares asked for, the rest stays with the host") {
     const Devices devices = make_devices(2);
-    const auto host = cpu_backend();
     model::Config config;
     config.n_layer = 10;
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
-    const auto counts = [&](placement::Spread spread) {
+    const auto counts = [&](placement::Request request, size_t n_devices = 2) {
         std::string text;
-        const runtime::Placement placement = placement::split_over(std::move(spread))(config, shapes);
+        const placement::Machine machine = machine_of({devices.begin(), devices.begin() + n_devices});
+        const runtime::Placement placement = placement::place_on(machine, std::move(request))(config, shapes);
         for (const runtime::Stage& stage : placement.stages())
             text += std::string(stage.backend->name()) + "=" + std::to_string(stage.n_layer) + " ";
         return text;
     };
-    const std::vector<std::shared_ptr<const backend::Backend>> both = {devices[0], devices[1]};
-    CHECK(counts({.devices = both, .host = host}) == "sim:0=5 sim:1=5 ");
-    CHECK(counts({.devices = both, .shares = {4, 1}, .host = host}) == "sim:0=8 sim:1=2 ");
-    CHECK(counts({.devices = both, .n_device_layers = 4, .host = host}) == "cpu=6 sim:0=2 sim:1=2 ");
-    CHECK(counts({.devices = both, .n_device_layers = 99, .host = host}) == "sim:0=5 sim:1=5 ");
+    CHECK(counts({}) == "sim:0=5 sim:1=5 ");
+    CHECK(counts({.shares = {4, 1}}) == "sim:0=8 sim:1=2 ");
+    CHECK(counts({.n_device_layers = 4}) == "cpu=6 sim:0=2 sim:1=2 ");
+    CHECK(counts({.n_device_layers = 99}) == "sim:0=5 sim:1=5 ");
+    CHECK(counts({}, 0) == "cpu=10 ");
     // By bytes: the first layer weighs as much as ten others. A rule is checked against the device on which its layer
     // is placed.
     shapes[0].rows *= 10;
-    CHECK(counts({.devices = both, .host = host}) == "sim:0=1 sim:1=9 ");
-    const auto rules = [&](size_t device) {
-        return placement::ExpertRules{.overrides = {{R"(blk\.2\.attn_q)", both[device]}}, .host = host};
-    };
-    CHECK(counts({.devices = both, .host = host, .experts = rules(1)}) == "sim:0=1 sim:1=9 ");
+    CHECK(counts({}) == "sim:0=1 sim:1=9 ");
+    CHECK(counts({.overrides = R"(blk\.2\.attn_q=sim:1)"}) == "sim:0=1 sim:1=9 ");
     expect_error(Status::unsupported, "stays on sim:1 with its layer",
-                 [&] { counts({.devices = both, .host = host, .experts = rules(0)}); });
-    expect_error(Status::invalid, "no devices", [&] { counts({.host = host}); });
-    expect_error(Status::invalid, "1 shares of the layers for 2 devices",
-                 [&] { counts({.devices = both, .shares = {1}, .host = host}); });
-    expect_error(Status::invalid, "-5 layers",
-                 [&] { counts({.devices = both, .n_device_layers = -5, .host = host}); });
+                 [&] { counts({.overrides = R"(blk\.2\.attn_q=sim:0)"}); });
+    expect_error(Status::invalid, "1 shares of the layers for 2 devices", [&] { counts({.shares = {1}}); });
+    expect_error(Status::invalid, "-5 layers", [&] { counts({.n_device_layers = -5}); });
 }
 
 }  // namespace minim::test

@@ -83,8 +83,7 @@ TEST_CASE("a step ends if the token says so once, to whichever thread and at whi
     const auto model =
         with_cache(devices, 1 << 19, ExpertMoves::fixed, bundled_model_path(), INT32_MAX, copies_all);
     CHECK(check_each_question(model, 30) > 4);
-    CHECK(check_each_question(model_placed({.devices = {devices[0]}, .experts = {.n_host_layers = 2}}), 30) >
-          4);
+    CHECK(check_each_question(model_placed(machine_of({devices[0]}), {.n_host_experts = 2}), 30) > 4);
 }
 
 TEST_CASE("more urgent requests beside a cache of experts: every answer is that of a session alone") {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "placement/split.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -16,12 +15,11 @@ using runtime::ExpertPoolState;
 std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t bytes,
                                                runtime::ExpertMoves moves, const std::string& path,
                                                int64_t n_host_layers, const runtime::StreamRule& rule) {
-    const auto split =
-        placement::split_over({.devices = {devices.begin(), devices.end()},
-                               .shares = std::vector<double>(devices.size(), 1.0),
-                               .host = cpu_backend(),
-                               .experts = {.n_host_layers = n_host_layers, .host = cpu_backend()},
-                               .expert_cache_bytes = bytes});
+    const auto split = placement::place_on(machine_of({devices.begin(), devices.end()}),
+                                           {.shares = std::vector<double>(devices.size(), 1.0),
+                                            .n_host_experts = n_host_layers,
+                                            .cache_bytes = bytes,
+                                            .caches_host_experts = bytes > 0});
     const auto with_rule = [&](const model::Config& config, std::span<const weights::WeightSpec> weights) {
         const runtime::Placement placement = split(config, weights);
         std::vector<runtime::Stage> stages(placement.stages().begin(), placement.stages().end());

@@ -87,8 +87,8 @@ TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's
         model::OpenOptions options;
         options.expert_moves = ExpertMoves::fixed;
         options.expert_profile = path;
-        const auto model = model_placed({.devices = {devices[0]}, .expert_cache_bytes = expert * n_places},
-                                        options, six.path);
+        const auto model =
+            model_placed(machine_of({devices[0]}), {.cache_bytes = expert * n_places}, options, six.path);
         REQUIRE(state_of(*model).n_places == static_cast<int64_t>(n_places));
         for (size_t layer = 0; layer < uses.size(); ++layer)
             for (size_t e = 0; e < n_expert; ++e)
@@ -118,8 +118,7 @@ TEST_CASE("pool: the host's weights are pinned while experts may be copied, and 
     model::OpenOptions options;
     options.residence = checkpoint::HostStorage::owned;
     const auto read = [&](const Devices& devices, uint64_t bytes) {
-        const auto model =
-            model_placed({.devices = {devices[0]}, .expert_cache_bytes = bytes}, options, six.path);
+        const auto model = model_placed(machine_of({devices[0]}), {.cache_bytes = bytes}, options, six.path);
         const uint64_t pinned = devices[0]->pinned_bytes();
         CHECK(logits_on(model, six.ids, 7) == six.expected);
         return pinned;
@@ -190,8 +189,8 @@ TEST_CASE("pool: a profile of one run says which experts the next one begins wit
         model::OpenOptions options;
         options.expert_moves = moves;
         options.expert_profile = path;
-        return model_placed({.devices = {devices.begin(), devices.end()}, .expert_cache_bytes = all / 4},
-                            options, six.path);
+        return model_placed(machine_of({devices.begin(), devices.end()}), {.cache_bytes = all / 4}, options,
+                            six.path);
     };
     const auto first = opened(ExpertMoves::fixed);  // there is no such file yet
     CHECK(logits_on(first, six.ids, 7) == six.expected);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests which experts are placed where, as the caller's rules say.
-#include "placement/expert_rules.h"
-
 #include "base/error.h"
-#include "placement/devices.h"
+#include "placement/place.h"
+#include "placement/rules.h"
 #include "runtime/placement.h"
 #include "sim/devices.h"
 #include "support/catch.h"
@@ -12,40 +11,33 @@
 namespace minim::test {
 namespace {
 
-using placement::ExpertRules;
-using placement::Override;
-
-// Ten layers on two devices, and the rules applied to them.
+// Ten layers on the first two of three devices, and the rules of a request applied to them.
 class Ten {
   public:
-    Ten() : devices(make_devices(3)), host(cpu_backend()) {}
+    Ten() : machine(machine_of({devices.begin(), devices.end()})) {}
 
-    std::string placed(ExpertRules rules) {
-        std::vector<runtime::Stage> stages = {{devices[0], 6}, {devices[1], 4}};
-        rules.host = host;
-        placement::place_experts(rules, stages);
-        is_pinned.clear();
-        for (const auto& device : placement::expert_devices(rules, 10))
-            is_pinned.push_back(device != nullptr);
-        return to_string(runtime::Placement(stages));
-    }
-
-    // "exps=cpu,...": devices by their names.
-    std::string overridden(std::string_view text, int64_t n_host_layers = 0) {
-        ExpertRules rules;
-        rules.n_host_layers = n_host_layers;
-        for (const auto& [pattern, name] : placement::parse_overrides(text)) {
-            Override rule = {pattern, host};
-            for (const auto& device : devices)
-                if (device->name() == name) rule.device = device;
-            rules.overrides.push_back(rule);
+    std::string placed(const placement::Request& request) {
+        const placement::Rules rules = placement::read_rules(request, machine, 10);
+        placement::Plan plan;
+        plan.places.resize(4);
+        plan.layer_place = layers;
+        placement::check_rules(rules, machine, plan.layer_place);
+        n_ruled = 0;
+        for (size_t l = 0; l < layers.size(); ++l) {
+            plan.expert_place.push_back(rules.experts[l].value_or(layers[l]));
+            n_ruled += rules.experts[l] ? 1 : 0;
         }
-        return placed(rules);
+        return to_string(runtime::Placement(stages_of(plan, machine)));
     }
 
-    Devices devices;
-    std::shared_ptr<const backend::Backend> host;
-    std::vector<bool> is_pinned;
+    std::string overridden(std::string text, int64_t n_host_experts = 0) {
+        return placed({.overrides = std::move(text), .n_host_experts = n_host_experts});
+    }
+
+    Devices devices = make_devices(3);
+    placement::Machine machine;
+    std::vector<int64_t> layers = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
+    int64_t n_ruled = 0;
 };
 
 std::string parsed(std::string_view text) {
@@ -70,13 +62,13 @@ TEST_CASE("overrides are taken apart at commas that no pattern has") {
 
 TEST_CASE("experts of the first or the last layers stay with the host") {
     Ten ten;
-    const auto with = [&](int64_t n) { return ten.placed({.n_host_layers = n}); };
+    const auto with = [&](int64_t n) { return ten.placed({.n_host_experts = n}); };
     const std::string layers = "sim:0 (layers 0-5), sim:1 (layers 6-9)";
     CHECK(with(0) == layers);
-    CHECK(std::ranges::count(ten.is_pinned, true) == 0);
+    CHECK(ten.n_ruled == 0);
     CHECK(with(1) == layers + ", cpu (experts of layer 0)");
     CHECK(with(7) == layers + ", cpu (experts of layers 0-6)");
-    CHECK(std::ranges::count(ten.is_pinned, true) == 7);
+    CHECK(ten.n_ruled == 7);
     CHECK(with(10) == layers + ", cpu (experts of layers 0-9)");
     CHECK(with(INT32_MAX) == layers + ", cpu (experts of layers 0-9)");
     CHECK(with(-2) == layers + ", cpu (experts of layers 8-9)");
@@ -103,10 +95,21 @@ TEST_CASE("the first override that matches decides, and devices need no layers o
 }
 
 TEST_CASE("a layer of the CPU keeps its experts there, whatever the CPU's backend is") {
-    std::vector<runtime::Stage> stages = {{cpu_backend(), 2}, {make_devices(1)[0], 2}};
-    placement::place_experts({.n_host_layers = 3, .host = cpu_backend()}, stages);
-    CHECK(to_string(runtime::Placement(stages)) ==
-          "cpu (layers 0-1), sim:0 (layers 2-3), cpu (experts of layer 2)");
+    Ten ten;
+    ten.machine = machine_of({cpu_backend(), ten.devices[0], ten.devices[1]});
+    CHECK(ten.placed({.n_host_experts = 7}) ==
+          "cpu (layers 0-5), sim:0 (layers 6-9), cpu (experts of layer 6)");
+    ten.layers = {3, 3, 1, 1, 1, 1, 1, 1, 1, 1};
+    CHECK(ten.placed({.n_host_experts = 3}) == "cpu (layers 0-1, experts of layer 2), sim:0 (layers 2-9)");
+}
+
+TEST_CASE("devices are named as on command lines") {
+    Ten ten;
+    const std::string layers = "sim:0 (layers 0-5), sim:1 (layers 6-9)";
+    CHECK(ten.overridden("exps=SIM2") == layers + ", sim:2 (experts of layers 0-9)");
+    expect_error(Status::invalid,
+                 "override exps=sim:7: device 'sim:7' is not in the plan (there are: cpu, sim:0",
+                 [&] { ten.overridden("exps=sim:7"); });
 }
 
 TEST_CASE("an override that moves nothing, or more than experts, is refused by name") {
@@ -133,6 +136,12 @@ TEST_CASE("an override that moves nothing, or more than experts, is refused by n
     expect_error(Status::unsupported,
                  "experts of layer 2 would be on sim:0 and on sim:2 (blk.2.ffn_up_exps.weight)",
                  [&] { ten.overridden(R"(blk\.2\.ffn_up_exps=sim:2,blk\.2\.ffn_gate=sim:0)"); });
+    // The number of host layers counts for the matrices that no override names.
+    CHECK(ten.overridden(R"(blk\.0\.ffn_up_exps=cpu)", 1) ==
+          "sim:0 (layers 0-5), sim:1 (layers 6-9), cpu (experts of layer 0)");
+    expect_error(Status::unsupported,
+                 "experts of layer 0 would be on cpu and on sim:0 (blk.0.ffn_up_exps.weight)",
+                 [&] { ten.overridden(R"(blk\.0\.ffn_up_exps=sim:0)", 1); });
     expect_error(Status::invalid, "at byte", [&] { ten.overridden("(=cpu"); });
     expect_error(Status::unsupported, "the regular expression", [&] { ten.overridden(R"((u)\1exps=cpu)"); });
 }

@@ -140,7 +140,7 @@ struct Traced {
     Traced(const std::string& path, uint64_t bytes, ExpertMoves moves) {
         model::OpenOptions options;
         options.expert_moves = moves;
-        model = model_placed({.devices = {device}, .expert_cache_bytes = bytes}, options, path);
+        model = model_placed(machine_of({device}), {.cache_bytes = bytes}, options, path);
         pool = model->expert_pools()[0].get();
     }
 

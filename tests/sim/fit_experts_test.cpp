@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/roles.h"
-#include "placement/split.h"
 #include "runtime/step_space.h"
 #include "sim/devices.h"
 #include "support/catch.h"
@@ -46,7 +45,7 @@ TEST_CASE(
     const std::vector<float> logits = all_logits(expected, ids, 50);
     const auto unlimited = device_with(backend::k_no_budget);
     {
-        const auto model = model_placed({.devices = {unlimited}, .fit_context = k_context});
+        const auto model = model_placed(machine_of({unlimited}), {.n_context = k_context});
         CHECK(to_string(model->placement()) == "sim:0 (layers 0-2)");
         const engine::Session session = make_session(model, k_context);
     }
@@ -57,7 +56,7 @@ TEST_CASE(
         const auto device = device_with(budget);
         std::shared_ptr<const model::Model> model;
         try {
-            model = model_placed({.devices = {device}, .fit_context = k_context});
+            model = model_placed(machine_of({device}), {.n_context = k_context});
         } catch (const Error& error) {
             CHECK(error.status() == Status::out_of_device_memory);
             CHECK(std::string(error.what()).find("sim:0") != std::string::npos);
@@ -82,23 +81,22 @@ TEST_CASE(
 TEST_CASE("a device without room for its layers' own part is refused before anything is copied") {
     const auto device = device_with(1 << 20);
     expect_error(Status::out_of_device_memory,
-                 "sim:0: ", [&] { model_placed({.devices = {device}, .fit_context = 65536}); });
+                 "sim:0: ", [&] { model_placed(machine_of({device}), {.n_context = 65536}); });
     CHECK(device->counts().bytes_from_host == 0);
     CHECK(device->used_bytes() == 0);
     const auto other = device_with(6 << 20);
     expect_error(Status::out_of_device_memory, "sim:0: layers 0-2 need",
-                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+                 [&] { model_placed(machine_of({other}), {.n_context = 100000}); });
     expect_error(Status::out_of_device_memory,
                  "bytes without experts, for weights, KV cache and work space; ",
-                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+                 [&] { model_placed(machine_of({other}), {.n_context = 100000}); });
     expect_error(Status::out_of_device_memory, "of the budget of 6291456 bytes are used",
-                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+                 [&] { model_placed(machine_of({other}), {.n_context = 100000}); });
     CHECK(other->counts().bytes_from_host == 0);
     CHECK(other->used_bytes() == 0);
-    expect_error(Status::invalid, "-1 tokens",
-                 [&] { model_placed({.devices = {other}, .fit_context = -1}); });
+    expect_error(Status::invalid, "-1 tokens", [&] { model_placed(machine_of({other}), {.n_context = -1}); });
     expect_error(Status::invalid, "9999999999 tokens",
-                 [&] { model_placed({.devices = {other}, .fit_context = 9999999999}); });
+                 [&] { model_placed(machine_of({other}), {.n_context = 9999999999}); });
 }
 
 TEST_CASE("what rules place stays where they say, and each device is filled by itself") {
@@ -106,16 +104,14 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
     const auto small = device_with(23 << 20, 1);
     // The second device has room for none of its two layers' experts, or the rule takes it.
     {
-        const auto model = model_placed({.devices = {large, small}, .shares = {1, 2}, .fit_context = 8192});
+        const auto model = model_placed(machine_of({large, small}), {.shares = {1, 2}, .n_context = 8192});
         CHECK(to_string(model->placement()) ==
               "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 1-2)");
     }
     const auto other = device_with(backend::k_no_budget, 2);
-    const auto ruled =
-        model_placed({.devices = {large, small},
-                      .shares = {1, 2},
-                      .experts = {.overrides = {{R"(blk\.2\..*exps)", other}}, .n_host_layers = 1},
-                      .fit_context = 8192});
+    const auto ruled = model_placed(
+        machine_of({large, small}, {other}),
+        {.shares = {1, 2}, .overrides = R"(blk\.2\..*exps=sim:2)", .n_host_experts = 1, .n_context = 8192});
     CHECK(to_string(ruled->placement()) ==
           "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 0-1), sim:2 (experts of layer 2)");
     engine::Session session = make_session(ruled, 8192);
@@ -125,7 +121,7 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
 
 TEST_CASE("layers of the CPU need no room found for them") {
     const auto device = device_with(backend::k_no_budget);
-    const auto model = model_placed({.devices = {device}, .n_device_layers = 1, .fit_context = k_context});
+    const auto model = model_placed(machine_of({device}), {.n_device_layers = 1, .n_context = k_context});
     CHECK(to_string(model->placement()) == "cpu (layers 0-1), sim:0 (layer 2)");
 }
 
@@ -134,7 +130,7 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
     engine::Session expected = make_session(model_on_cpu(), k_context);
     const std::vector<float> logits = all_logits(expected, ids, 50);
     const auto unlimited = device_with(backend::k_no_budget);
-    model_placed({.devices = {unlimited}, .fit_context = k_context});
+    model_placed(machine_of({unlimited}), {.n_context = k_context});
     const uint64_t most = unlimited->most_used_bytes();
     int64_t last = -1;
     bool was_whole = false;
@@ -142,8 +138,8 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
         const auto device = device_with(budget);
         std::shared_ptr<const model::Model> model;
         try {
-            model = model_placed(
-                {.devices = {device}, .fit_context = k_context, .expert_cache_bytes = k_cache_all_room});
+            model =
+                model_placed(machine_of({device}), {.n_context = k_context, .cache_bytes = k_cache_all_room});
         } catch (const Error& error) {
             CHECK(error.status() == Status::out_of_device_memory);
             CHECK(last == -1);
@@ -171,10 +167,9 @@ TEST_CASE("a device answers for its own layers though the host shares the expert
     engine::Session expected = make_session(model_on_cpu(), k_context);
     const std::vector<float> logits = all_logits(expected, ids, 50);
     for (const int64_t n_host : {1, 2, -1, -2}) {
-        const auto model = model_placed({.devices = {device_with(backend::k_no_budget)},
-                                         .experts = {.n_host_layers = n_host},
-                                         .fit_context = k_context,
-                                         .expert_cache_bytes = k_cache_all_room});
+        const auto model =
+            model_placed(machine_of({device_with(backend::k_no_budget)}),
+                         {.n_host_experts = n_host, .n_context = k_context, .cache_bytes = k_cache_all_room});
         CHECK(n_host_layers(*model) == std::abs(n_host));
         CHECK(n_places(*model) > 0);
         for (const size_t chunk : {50, 7, 1}) {
@@ -187,16 +182,16 @@ TEST_CASE("a device answers for its own layers though the host shares the expert
 TEST_CASE("where nothing is said of experts, a context is chosen that leaves room for most of them") {
     const auto unlimited = device_with(backend::k_no_budget);
     {
-        const auto model = model_placed({.devices = {unlimited}, .expert_cache_bytes = k_cache_all_room});
+        const auto model = model_placed(machine_of({unlimited}), {.cache_bytes = k_cache_all_room});
         CHECK(placement::placement_text(*model) == "sim:0 (layers 0-2)");
     }
     const uint64_t all = unlimited->most_used_bytes();
     const auto roomy = device_with(4 * all);
-    CHECK(placement::placement_text(*model_placed(
-              {.devices = {roomy}, .expert_cache_bytes = k_cache_all_room})) == "sim:0 (layers 0-2)");
+    CHECK(placement::placement_text(*model_placed(machine_of({roomy}), {.cache_bytes = k_cache_all_room})) ==
+          "sim:0 (layers 0-2)");
     std::shared_ptr<const model::Model> model;
     for (uint64_t budget = all; model == nullptr || n_places(*model) == 0; budget += all / 16)
-        model = model_placed({.devices = {device_with(budget)}, .expert_cache_bytes = k_cache_all_room});
+        model = model_placed(machine_of({device_with(budget)}), {.cache_bytes = k_cache_all_room});
     const std::string text = placement::placement_text(*model);
     CHECK(text == format_text("sim:0 (layers 0-2, cache of {} experts), cpu (experts of layers 0-2)",
                               n_places(*model)));
@@ -205,11 +200,11 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     engine::Session expected = make_session(model_on_cpu(), 256);
     CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
     expect_error(Status::out_of_device_memory, "sim:0: ", [&] {
-        model_placed({.devices = {device_with(1 << 20)}, .expert_cache_bytes = k_cache_all_room});
+        model_placed(machine_of({device_with(1 << 20)}), {.cache_bytes = k_cache_all_room});
     });
     // A cache whose size is given keeps that size.
     const auto other = device_with(backend::k_no_budget);
-    const auto cached = model_placed({.devices = {other}, .expert_cache_bytes = 1 << 20});
+    const auto cached = model_placed(machine_of({other}), {.cache_bytes = 1 << 20});
     CHECK(n_host_layers(*cached) == 3);
     CHECK(n_places(*cached) > 0);
 }
@@ -217,10 +212,8 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
 TEST_CASE("beside a cache of all room there is room for steps of the rows that are asked for") {
     constexpr int64_t k_rows = 768;  // instead of 512
     const auto open = [](uint64_t budget, int64_t rows) {
-        return model_placed({.devices = {device_with(budget)},
-                             .fit_context = k_rows,
-                             .fit_rows = rows,
-                             .expert_cache_bytes = k_cache_all_room});
+        return model_placed(machine_of({device_with(budget)}),
+                            {.n_context = k_rows, .n_rows = rows, .cache_bytes = k_cache_all_room});
     };
     const auto read = [](const std::shared_ptr<const model::Model>& model) {
         engine::SessionParams params;
@@ -229,7 +222,7 @@ TEST_CASE("beside a cache of all room there is room for steps of the rows that a
         const engine::Session session(model, params, silent);
     };
     const auto unlimited = device_with(backend::k_no_budget);
-    read(model_placed({.devices = {unlimited}, .fit_context = k_rows, .fit_rows = k_rows}));
+    read(model_placed(machine_of({unlimited}), {.n_context = k_rows, .n_rows = k_rows}));
     const uint64_t budget = unlimited->most_used_bytes() - (1 << 20);  // a part of the experts has no room
     const auto model = open(budget, k_rows);
     const auto by_default = open(budget, 0);
@@ -242,10 +235,8 @@ TEST_CASE("beside a cache of all room there is room for steps of the rows that a
 TEST_CASE("a device with room for its experts keeps them, though another one needs a cache") {
     const auto large = device_with(backend::k_no_budget, 0);
     const auto small = device_with(12 << 20, 1);
-    const auto model = model_placed({.devices = {large, small},
-                                     .shares = {1, 2},
-                                     .fit_context = 2048,
-                                     .expert_cache_bytes = k_cache_all_room});
+    const auto model = model_placed(machine_of({large, small}),
+                                    {.shares = {1, 2}, .n_context = 2048, .cache_bytes = k_cache_all_room});
     CHECK(n_places(*model) > 0);
     CHECK(placement::placement_text(*model) ==
           format_text("sim:0 (layer 0), sim:1 (layers 1-2, cache of {} experts), cpu (experts of layers 1-2)",
@@ -277,43 +268,42 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
                                    .row_bytes = static_cast<int64_t>(expert_bytes)});
         return weights;
     };
-    const auto placement_with = [&](std::optional<placement::MachineRates> rates, int64_t fit_context = 0) {
-        return placement::split_over({.devices = {device_with(900 * k_mib)},
-                                      .host = cpu_backend(),
-                                      .fit_context = fit_context,
-                                      .expert_cache_bytes = k_cache_all_room,
-                                      .rates = [rates](const auto&) { return rates; }})(
+    // The speeds of the host and the device; a host of 0 bytes a second: they are not known.
+    const auto placement_with = [&](const placement::HostFacts& host, const placement::DeviceFacts& device,
+                                    int64_t n_context = 0) {
+        placement::Machine machine = machine_of({device_with(900 * k_mib)});
+        machine.measure = [host, device](placement::Machine& measured) {
+            measured.host.bytes_per_second = host.bytes_per_second;
+            measured.devices.front().bytes_per_second = device.bytes_per_second;
+            measured.devices.front().link_bytes_per_second = device.link_bytes_per_second;
+            return host.bytes_per_second > 0.0;
+        };
+        return placement::place_on(machine, {.n_context = n_context, .cache_bytes = k_cache_all_room})(
             config, weights_of(2 * k_mib));
     };
     constexpr uint64_t k_all = 640 * 2 * k_mib;
-    const runtime::Placement unknown = placement_with({});
+    const runtime::Placement unknown = placement_with({}, {});
     CHECK(unknown.stages().front().cache_bytes > k_all / 2);
     CHECK(unknown.prompt_rows() == runtime::k_default_step_rows);
 
     // Both read at 1 GB/s: the device has computed about half of the experts when the host has computed the others.
-    placement::MachineRates rates;
-    rates.devices.push_back({"sim:0", 0, 1e9, 0.0});
-    rates.host = {0, 1e9};
-    const uint64_t balanced = placement_with(rates).stages().front().cache_bytes;
+    const placement::HostFacts host = {0, 1e9};
+    const uint64_t balanced = placement_with(host, {"sim:0", 0, 1e9, 0.0}).stages().front().cache_bytes;
     CHECK(balanced > k_all / 3);
     CHECK(balanced <= k_all / 2);
 
     // A fast device waits for the experts that steps copy, which more rows share.
-    rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
-    CHECK(placement_with(rates).prompt_rows() > runtime::k_default_step_rows);
+    const placement::DeviceFacts fast = {"sim:0", 0, 4e9, 2e9};
+    CHECK(placement_with(host, fast).prompt_rows() > runtime::k_default_step_rows);
     // As well beside a context that the caller names.
-    CHECK(placement_with(rates, 16384).prompt_rows() > runtime::k_default_step_rows);
+    CHECK(placement_with(host, fast, 16384).prompt_rows() > runtime::k_default_step_rows);
 
     // One device with room for all is not measured.
     bool is_measured = false;
-    const auto measure = [&](const auto&) -> std::optional<placement::MachineRates> {
-        is_measured = true;
-        return rates;
-    };
-    const runtime::Placement whole = placement::split_over({.devices = {device_with(1000 * k_mib)},
-                                                            .host = cpu_backend(),
-                                                            .expert_cache_bytes = k_cache_all_room,
-                                                            .rates = measure})(config, weights_of(k_mib));
+    placement::Machine machine = machine_of({device_with(1000 * k_mib)});
+    machine.measure = [&](placement::Machine&) { return is_measured = true; };
+    const runtime::Placement whole =
+        placement::place_on(machine, {.cache_bytes = k_cache_all_room})(config, weights_of(k_mib));
     CHECK(whole.stages().front().cache_bytes == 0);
     CHECK_FALSE(is_measured);
 }

@@ -139,8 +139,8 @@ TEST_CASE("layers that are spread by free memory keep to the budgets") {
     model::Config config;
     config.n_layer = 10;
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
-    const runtime::Placement placement =
-        placement::split_over({.devices = {device_with(8 * k_mib), device_with(32 * k_mib)}})(config, shapes);
+    const runtime::Placement placement = placement::place_on(
+        machine_of({device_with(8 * k_mib), device_with(32 * k_mib)}), {})(config, shapes);
     const std::span<const runtime::Stage> stages = placement.stages();
     REQUIRE(stages.size() == 2);
     CHECK(stages[0].n_layer == 2);

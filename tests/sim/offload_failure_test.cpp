@@ -14,10 +14,8 @@ namespace {
 // Opens a model with the layers on the first device; of their experts one layer's on the CPU and the others on the second device.
 std::shared_ptr<const model::Model> model_apart(const Devices& devices,
                                                 const model::OpenOptions& options = {}) {
-    return model_placed(
-        {.devices = {devices[0]},
-         .experts = {.overrides = {{R"(blk\.[12]\..*exps)", devices[1]}}, .n_host_layers = 1}},
-        options);
+    return model_placed(machine_of({devices[0]}, {devices[1]}),
+                        {.overrides = R"(blk\.[12]\..*exps=sim:1)", .n_host_experts = 1}, options);
 }
 
 // Evaluates n tokens. If that fails, the session must still have the tokens that it had before.

@@ -18,17 +18,14 @@
 namespace minim::test {
 namespace {
 
-using placement::Spread;
-
 constexpr int64_t k_all = INT32_MAX;
 
 // Opens a model with the layers on the devices, and the experts of the first n_host_layers layers on the CPU.
 std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, int64_t n_host_layers,
                                                       const model::OpenOptions& options = {},
                                                       const std::string& path = bundled_model_path()) {
-    return model_placed({.devices = {devices.begin(), devices.end()},
-                         .shares = std::vector<double>(devices.size(), 1.0),
-                         .experts = {.n_host_layers = n_host_layers}},
+    return model_placed(machine_of({devices.begin(), devices.end()}),
+                        {.shares = std::vector<double>(devices.size(), 1.0), .n_host_experts = n_host_layers},
                         options, path);
 }
 
@@ -59,41 +56,36 @@ TEST_CASE("experts anywhere give the logits of one device, over the host or from
     const SixLayers six;
     for (const bool peers : {true, false}) {
         const Devices devices = make_devices(4, {.reaches_peers = peers});
-        const auto host = cpu_backend();
-        const auto expect_same = [&](const Spread& spread, const std::string& where) {
-            const auto model = model_placed(spread, {}, six.path);
+        const auto expect_same = [&](const placement::Machine& machine, const placement::Request& request,
+                                     const std::string& where) {
+            const auto model = model_placed(machine, request, {}, six.path);
             CHECK(placement_of(*model) == where);
             for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         };
-        const std::vector<std::shared_ptr<const backend::Backend>> two = {devices[0], devices[1]};
+        const Backends two = {devices[0], devices[1]};
         // Some layers' experts on the CPU, some on a device without layers.
-        expect_same({.devices = {devices[0]},
-                     .host = host,
-                     .experts = {.overrides = {{R"(blk\.(1|5)\..*exps)", devices[1]}}, .n_host_layers = 3}},
+        expect_same(machine_of({devices[0]}, {devices[1]}),
+                    {.overrides = R"(blk\.(1|5)\..*exps=sim:1)", .n_host_experts = 3},
                     "sim:0 (layers 0-5), cpu (experts of layers 0, 2), sim:1 (experts of layers 1, 5)");
         // On a device that has other layers, earlier and later ones.
         expect_same(
-            {.devices = two,
-             .shares = {1, 1},
-             .host = host,
-             .experts = {.overrides = {{R"(blk\.[12]\..*exps)", devices[1]},
-                                       {R"(blk\.[34]\..*exps)", devices[0]},
-                                       {R"(blk\.5\..*exps)", devices[2]}}}},
+            machine_of(two, {devices[2]}),
+            {.shares = {1, 1},
+             .overrides = R"(blk\.[12]\..*exps=sim:1,blk\.[34]\..*exps=sim:0,blk\.5\..*exps=sim:2)"},
             "sim:0 (layers 0-2, experts of layers 3-4), sim:1 (layers 3-5, experts of layers 1-2), sim:2 "
             "(experts of layer 5)");
         // Layers of the CPU whose experts a device has.
-        expect_same({.devices = two,
-                     .shares = {1, 1},
+        expect_same(machine_of(two, {devices[3]}),
+                    {.shares = {1, 1},
                      .n_device_layers = 4,
-                     .host = host,
-                     .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[0]},
-                                               {R"(blk\.1\..*exps)", devices[3]},
-                                               {R"(blk\.(2|5)\..*exps)", host}}}},
+                     .overrides = R"(blk\.0\..*exps=sim:0,blk\.1\..*exps=sim:3,blk\.(2|5)\..*exps=cpu)"},
                     "cpu (layers 0-1, experts of layers 2, 5), sim:0 (layers 2-3, experts of layer 0), sim:1 "
                     "(layers 4-5), sim:3 (experts of layer 1)");
         // Two backends of the CPU.
-        expect_same({.devices = {cpu_backend()}, .experts = {.overrides = {{"exps", host}}}},
-                    "cpu (layers 0-5), cpu (experts of layers 0-5)");
+        placement::Machine machine = machine_of({cpu_backend()});
+        machine.backends.push_back(cpu_backend());
+        machine.others["other"] = 2;
+        expect_same(machine, {.overrides = "exps=other"}, "cpu (layers 0-5), cpu (experts of layers 0-5)");
     }
 }
 
@@ -134,8 +126,7 @@ TEST_CASE("a step copies activations and routing to the experts and the sum back
 
 TEST_CASE("between devices that reach each other nothing goes over the host") {
     const Devices devices = make_devices(2);
-    const auto model =
-        model_placed({.devices = {devices[0]}, .experts = {.overrides = {{"exps", devices[1]}}}});
+    const auto model = model_placed(machine_of({devices[0]}, {devices[1]}), {.overrides = "exps=sim:1"});
     const model::Config& config = model->config();
     const uint64_t loaded = devices[1]->counts().bytes_from_host;
     engine::Session session = make_session(model, 200);
@@ -153,10 +144,8 @@ TEST_CASE("what crosses for a token is told for each device, and is what a step 
     const Devices devices = make_devices(2);
     const auto host = cpu_backend();
     const auto model =
-        model_placed({.devices = {devices[0], devices[1]},
-                      .shares = {2, 1},
-                      .host = host,
-                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 2}});
+        model_placed(machine_of({devices[0], devices[1]}, {}, host),
+                     {.shares = {2, 1}, .overrides = R"(blk\.0\..*exps=sim:1)", .n_host_experts = 2});
     CHECK(placement_of(*model) ==
           "sim:0 (layers 0-1), sim:1 (layer 2, experts of layer 0), cpu (experts of layer 1)");
     const model::Config& config = model->config();
@@ -207,9 +196,8 @@ TEST_CASE("each device tells the weights it has, and they add up to the model's"
 TEST_CASE("texts, drafts, forks and truncation with offloaded experts are those of the CPU") {
     const Devices devices = make_devices(3);
     const auto model =
-        model_placed({.devices = {devices[0], devices[1]},
-                      .shares = {2, 1},
-                      .experts = {.overrides = {{R"(blk\.1\..*exps)", devices[2]}}, .n_host_layers = 3}});
+        model_placed(machine_of({devices[0], devices[1]}, {devices[2]}),
+                     {.shares = {2, 1}, .overrides = R"(blk\.1\..*exps=sim:2)", .n_host_experts = 3});
     check_texts(model);
 }
 
@@ -220,9 +208,8 @@ TEST_CASE("a state saved with offloaded experts is restored where they are not, 
 
 TEST_CASE("an engine with offloaded experts answers many requests as a session of the CPU does") {
     const Devices devices = make_devices(2);
-    const auto model =
-        model_placed({.devices = {devices[0]},
-                      .experts = {.overrides = {{R"(blk\.2\..*exps)", devices[1]}}, .n_host_layers = 2}});
+    const auto model = model_placed(machine_of({devices[0]}, {devices[1]}),
+                                    {.overrides = R"(blk\.2\..*exps=sim:1)", .n_host_experts = 2});
     const Logger silent;
     engine::Engine engine(model, engine_params(), silent);
     CHECK(check_requests(engine) >= 128);
@@ -230,9 +217,8 @@ TEST_CASE("an engine with offloaded experts answers many requests as a session o
 
 TEST_CASE("sessions of a model with offloaded experts may be used by several threads at once") {
     const Devices devices = make_devices(2);
-    const auto model =
-        model_placed({.devices = {devices[0]},
-                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
+    const auto model = model_placed(machine_of({devices[0]}, {devices[1]}),
+                                    {.overrides = R"(blk\.0\..*exps=sim:1)", .n_host_experts = 3});
     check_threads(model);
 }
 
@@ -241,10 +227,9 @@ TEST_CASE("the host's threads stay awake during a step of few rows that a device
     const auto few = std::make_shared<const ThreadPool>(2);
     const auto host = placement::make_backend("cpu", placement::Threads{many, few}, active_cpu_level());
     const Devices devices = make_devices(1);
-    const auto shared =
-        model_placed({.devices = {devices[0]}, .host = host, .experts = {.n_host_layers = 2}});
-    const auto cut = model_placed({.devices = {devices[0]}, .n_device_layers = 1, .host = host});
-    const auto alone = model_placed({.devices = {host}, .host = host});
+    const auto shared = model_placed(machine_of({devices[0]}, {}, host), {.n_host_experts = 2});
+    const auto cut = model_placed(machine_of({devices[0]}, {}, host), {.n_device_layers = 1});
+    const auto alone = model_placed(machine_of({}, {}, host));
     // The pools that were kept awake at some layer of a step, as bits.
     const auto awake_in_step = [&](const model::Model& model, int64_t n_rows, bool fails) {
         kv::Sequence cache(engine::make_pool(model, {}, {}), n_rows);
@@ -281,9 +266,8 @@ TEST_CASE("the host's threads stay awake during a step of few rows that a device
 
 TEST_CASE("sessions that come and go take the memory for offloaded experts once") {
     const Devices devices = make_devices(2);
-    const auto model =
-        model_placed({.devices = {devices[0]},
-                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
+    const auto model = model_placed(machine_of({devices[0]}, {devices[1]}),
+                                    {.overrides = R"(blk\.0\..*exps=sim:1)", .n_host_experts = 3});
     const std::vector<float> expected = logits_on(model_on_cpu(), some_ids(40), 40);
     std::vector<int64_t> taken;
     for (int i = 0; i < 20; ++i) {

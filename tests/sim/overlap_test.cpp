@@ -36,10 +36,8 @@ double seconds_a_layer(const SixLayers& six, double of_device, double of_host, d
     const Devices devices = make_devices(1, {.exchange_seconds = of_exchange, .experts_seconds = of_device});
     model::OpenOptions options;
     options.expert_moves = runtime::ExpertMoves::fixed;
-    const auto model = model_placed({.devices = {devices[0]},
-                                     .host = std::make_shared<const SlowHost>(of_host),
-                                     .expert_cache_bytes = 1 << 17},
-                                    options, six.path);
+    const auto model = model_placed(machine_of({devices[0]}, {}, std::make_shared<const SlowHost>(of_host)),
+                                    {.cache_bytes = 1 << 17}, options, six.path);
     engine::Session session = make_session(model, 100);
     double fastest = 1e9;
     for (int step = 0; step < 4; ++step) {

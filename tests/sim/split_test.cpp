@@ -2,7 +2,7 @@
 // Tests that a model whose layers are spread over devices answers exactly as on one device.
 #include <cmath>
 
-#include "placement/split_layers.h"
+#include "placement/planner.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
@@ -24,20 +24,6 @@ TEST_CASE("layers are split in proportion, and all of them are given away") {
     expect_error(Status::invalid, "-1", [&] { split(62, {2, -1}); });
     expect_error(Status::invalid, "add up to 0", [&] { split(62, {0, 0}); });
     expect_error(Status::invalid, "nan", [&] { split(62, {1, std::nan("")}); });
-}
-
-TEST_CASE("layers of different sizes are split by size, with what lies before and behind them") {
-    using Counts = std::vector<int64_t>;
-    using Shares = std::vector<double>;
-    placement::LayerSizes sizes = {.before = 4, .layer = std::vector<double>(62, 12.0), .after = 5};
-    CHECK(placement::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
-    CHECK(placement::split_layers(sizes, Shares{1}) == Counts{62});
-    CHECK(placement::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
-    // Layers without experts, as the first 20 are if their experts are offloaded, count less.
-    for (size_t i = 0; i < 20; ++i) sizes.layer[i] = 1.0;
-    CHECK(placement::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
-    // The head alone is more than half.
-    CHECK(placement::split_layers({.layer = {1, 1, 1}, .after = 10}, Shares{1, 1}) == Counts{3, 0});
 }
 
 TEST_CASE("one simulated device gives the CPU's logits, bit for bit") {

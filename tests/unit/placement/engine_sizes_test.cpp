@@ -10,7 +10,7 @@
 
 #include "model/roles.h"
 #include "placement/cards.h"
-#include "placement/plan.h"
+#include "placement/planner.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -108,20 +108,17 @@ std::vector<weights::WeightSpec> full_weights(const Mix& mix) {
     return all;
 }
 
+Request engine_request(int64_t n_context) {
+    return {.n_context = n_context, .n_sequences = 16, .for_engine = true, .cache_bytes = k_cache_all_room};
+}
+
 // Returns the plan of an engine of 16 requests.
 Plan engine_plan(const std::vector<weights::WeightSpec>& weights, const std::vector<std::string>& cards,
                  uint64_t host_gib, int64_t n_context) {
-    std::vector<DeviceFacts> devices;
+    Machine machine = {.host = {host_gib * k_gib, 1e11, false}};
     if (!cards.empty())
-        for (const DescribedDevice& device : parse_devices(cards)) devices.push_back(device.facts);
-    const model::Config config = full_config();
-    return make_plan({.config = config,
-                      .weights = weights,
-                      .devices = devices,
-                      .host = {host_gib * k_gib, 1e11, false},
-                      .n_context = n_context,
-                      .n_sequences = 16,
-                      .for_engine = true});
+        for (const DescribedDevice& device : parse_devices(cards)) machine.devices.push_back(device.facts);
+    return make_plan(engine_request(n_context), machine, full_config(), weights);
 }
 
 uint64_t sum(const PlannedPlace& place) {
@@ -193,9 +190,9 @@ TEST_CASE("engines of full-size models take what fits on machines of 24 to 256 G
                     INFO(mix.name << ", " << (cards.empty() ? "no card" : cards[0]) << ", host " << host
                                   << ", -c " << n_context);
                     const Plan plan = engine_plan(weights, cards, host, n_context);
-                    for (size_t d = 0; d < plan.devices.size(); ++d)
-                        CHECK(sum(plan.devices[d]) <= parse_devices(cards)[d].facts.memory_bytes);
-                    CHECK(plan.host.kv_bytes + plan.host.work_bytes <= host * k_gib);
+                    for (size_t d = 0; d < plan.devices().size(); ++d)
+                        CHECK(sum(plan.devices()[d]) <= parse_devices(cards)[d].facts.memory_bytes);
+                    CHECK(plan.host().kv_bytes + plan.host().work_bytes <= host * k_gib);
                     CHECK(plan.n_context >= (n_context > 0 ? n_context : 8192));
                     CHECK(plan.n_kv_tokens >= plan.n_context);
                     CHECK(plan.n_kv_tokens <= std::max(k_usual_kv_tokens, plan.n_context));
@@ -213,22 +210,22 @@ TEST_CASE("engines of full-size models take what fits on machines of 24 to 256 G
 TEST_CASE("a context that does not fit is named with the one that does") {
     const auto weights = full_weights(mix_of("IQ5_K"));
     const model::Config config = full_config();
-    const HostFacts host = {24 * k_gib, 1e11, false};
-    const auto request_of = [&](int64_t n_context) {
-        return PlanRequest{.config = config,
-                           .weights = weights,
-                           .host = host,
-                           .n_context = n_context,
-                           .n_sequences = 16,
-                           .for_engine = true};
+    const Machine machine = {.host = {24 * k_gib, 1e11, false}};
+    const ModelBytes bytes = model_bytes(config, weights, machine.host);
+    const Rules rules = read_rules({}, machine, config.n_layer);
+    // Returns the longest context that fits, if this one does not.
+    const auto longest_for = [&](int64_t n_context) {
+        Request request = engine_request(n_context);
+        const int64_t longest = choose_kv(request, machine, bytes, rules);
+        CHECK(request.n_context == n_context);
+        CHECK(Planner(request, machine, bytes, rules).place().fits == false);
+        return longest;
     };
-    const Plan plan = arrange(request_of(k_trained));
-    CHECK_FALSE(plan.fits);
-    CHECK(plan.n_context == k_trained);
-    CHECK(plan.longest_context > 65536);
-    CHECK(plan.longest_context < 100'000);
-    CHECK(arrange(request_of(plan.longest_context)).longest_context == 0);
-    CHECK(arrange(request_of(plan.longest_context + 64)).longest_context == plan.longest_context);
+    const int64_t longest = longest_for(k_trained);
+    CHECK(longest > 65536);
+    CHECK(longest < 100'000);
+    CHECK(longest_for(longest) == 0);
+    CHECK(longest_for(longest + 64) == longest);
 }
 
 TEST_CASE("decoding on an H100 and an H200 is predicted within 12 %") {
@@ -244,12 +241,9 @@ TEST_CASE("decoding on an H100 and an H200 is predicted within 12 %") {
             if (!is_known) device.multiprocessor_hz = 0.0;
             for (const auto& [mix, speed] : speeds) {
                 const auto weights = full_weights(mix_of(mix));
-                const model::Config config = full_config();
-                const Plan plan = make_plan({.config = config,
-                                             .weights = weights,
-                                             .devices = {device},
-                                             .host = {400 * k_gib, 1e11, false},
-                                             .n_context = 128});
+                const Plan plan = make_plan({.n_context = 128, .cache_bytes = k_cache_all_room},
+                                            {.devices = {device}, .host = {400 * k_gib, 1e11, false}},
+                                            full_config(), weights);
                 INFO(card << ", " << mix << ", card is known: " << is_known);
                 CHECK(std::abs(plan.decode_tokens_per_second / speed - 1.0) < 0.12);
             }

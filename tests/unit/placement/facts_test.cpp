@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "placement/measure.h"
 #include "support/catch.h"
 #include "support/files.h"
 #include "support/helpers.h"

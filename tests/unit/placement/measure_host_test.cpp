@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/measure_host.h"
-
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "placement/measure.h"
 #include "support/catch.h"
 #include "support/files.h"
 #include "support/setting.h"

@@ -81,20 +81,18 @@ struct Case {
     int64_t n_ubatch = 512;
 
     Plan plan() const {
-        return make_plan({.config = config,
-                          .weights = weights,
-                          .devices = devices,
-                          .host = host,
-                          .n_context = n_context,
-                          .n_sequences = n_sequences,
-                          .n_ubatch = n_ubatch,
-                          .overrides = overrides,
-                          .shares = shares});
+        Request request = {.shares = shares,
+                           .n_context = n_context,
+                           .n_sequences = n_sequences,
+                           .n_rows = n_ubatch,
+                           .cache_bytes = k_cache_all_room};
+        if (!overrides.empty()) request.overrides = overrides;
+        return make_plan(request, {.devices = devices, .host = host}, config, weights);
     }
 };
 
 int64_t experts_on_devices(const Plan& plan) {
-    return std::accumulate(plan.devices.begin(), plan.devices.end(), int64_t{0},
+    return std::accumulate(plan.devices().begin(), plan.devices().end(), int64_t{0},
                            [](int64_t n, const PlannedPlace& place) { return n + place.n_experts; });
 }
 
@@ -111,11 +109,11 @@ TEST_CASE("bytes are those of the weights, wherever they lie") {
         const Case c = {.devices = devices_of(gib)};
         const Plan plan = c.plan();
         REQUIRE(plan.fits);
-        uint64_t dense = plan.host.dense_bytes;
-        uint64_t experts = plan.host.expert_bytes;
-        uint64_t kv = plan.host.kv_bytes;
-        for (size_t d = 0; d < plan.devices.size(); ++d) {
-            const PlannedPlace& place = plan.devices[d];
+        uint64_t dense = plan.host().dense_bytes;
+        uint64_t experts = plan.host().expert_bytes;
+        uint64_t kv = plan.host().kv_bytes;
+        for (size_t d = 0; d < plan.devices().size(); ++d) {
+            const PlannedPlace& place = plan.devices()[d];
             dense += place.dense_bytes;
             experts += place.expert_bytes;
             kv += place.kv_bytes;
@@ -127,7 +125,7 @@ TEST_CASE("bytes are those of the weights, wherever they lie") {
         CHECK(dense == (3 + 10 + 2) * k_mib);
         // Experts that a device caches stay in host memory.
         const uint64_t all = uint64_t{k_layers * k_experts} * 64 * k_mib;
-        CHECK((plan.host.expert_bytes == all || experts == all));
+        CHECK((plan.host().expert_bytes == all || experts == all));
         CHECK(kv == uint64_t{1024} * k_layers * 2 * 2 * 128 * 2);  // K and V, 2 heads, F16
         CHECK(plan.token_dense_bytes == (10 + 2) * k_mib);
         CHECK(plan.token_expert_bytes == uint64_t{k_layers * 4} * 64 * k_mib);
@@ -138,18 +136,18 @@ TEST_CASE("bytes are those of the weights, wherever they lie") {
 TEST_CASE("experts stay on devices if all fit, else the host has all and devices a cache") {
     const Case roomy = {.devices = devices_of({8.0, 8.0})};
     CHECK(experts_on_devices(roomy.plan()) == k_layers * k_experts);
-    CHECK(roomy.plan().devices[0].n_layers == 5);
-    CHECK(roomy.plan().devices[1].n_layers == 5);
-    CHECK(roomy.plan().host.expert_bytes == 0);
+    CHECK(roomy.plan().devices()[0].n_layers == 5);
+    CHECK(roomy.plan().devices()[1].n_layers == 5);
+    CHECK(roomy.plan().host().expert_bytes == 0);
 
     const Case tight = {.devices = devices_of({4.0})};
     const Plan plan = tight.plan();
-    CHECK(plan.devices[0].n_layers == k_layers);
-    CHECK(plan.devices[0].n_experts > 3 * k_experts);
-    CHECK(plan.devices[0].n_experts < 4 * k_experts);
-    CHECK(std::ranges::count(plan.expert_device, -1) == k_layers);
-    CHECK(plan.host.n_experts == k_layers * k_experts);
-    CHECK(says(plan, "a cache of " + std::to_string(plan.devices[0].n_experts) + " experts"));
+    CHECK(plan.devices()[0].n_layers == k_layers);
+    CHECK(plan.devices()[0].n_experts > 3 * k_experts);
+    CHECK(plan.devices()[0].n_experts < 4 * k_experts);
+    CHECK(std::ranges::count(plan.expert_place, 1) == k_layers);
+    CHECK(plan.host().n_experts == k_layers * k_experts);
+    CHECK(says(plan, "a cache of " + std::to_string(plan.devices()[0].n_experts) + " experts"));
     CHECK(says(plan, "160 of 160 experts"));
     CHECK(plan.decode_seconds.overlap == plan.decode_seconds.device_experts);
 
@@ -157,10 +155,10 @@ TEST_CASE("experts stay on devices if all fit, else the host has all and devices
     const Case short_host = {.devices = devices_of({4.0}), .host = {8 * k_gib, 1e11, false}};
     const Plan other = short_host.plan();
     CHECK(other.fits);
-    CHECK(other.devices[0].n_experts == 3 * k_experts);
-    CHECK(other.expert_device.front() == -1);
-    CHECK(other.expert_device.back() == 0);
-    CHECK(other.host.n_experts == 7 * k_experts);
+    CHECK(other.devices()[0].n_experts == 3 * k_experts);
+    CHECK(other.expert_place.front() == 1);
+    CHECK(other.expert_place.back() == 0);
+    CHECK(other.host().n_experts == 7 * k_experts);
     CHECK(says(other, "112 of 160 experts"));
     CHECK(other.decode_tokens_per_second < plan.decode_tokens_per_second);
 }
@@ -168,16 +166,16 @@ TEST_CASE("experts stay on devices if all fit, else the host has all and devices
 TEST_CASE("faster devices get layers first, equal ones alike") {
     Case c = {.devices = devices_of({24.0, 24.0})};
     c.devices[1].bytes_per_second = 2e12;
-    CHECK(c.plan().devices[1].n_layers == k_layers);
+    CHECK(c.plan().devices()[1].n_layers == k_layers);
     c.devices[1].bytes_per_second = 1e12;
-    CHECK(c.plan().devices[1].n_layers == 5);
+    CHECK(c.plan().devices()[1].n_layers == 5);
 
     // What is measured differs from run to run.
     for (DeviceFacts& device : c.devices) device.is_measured = true;
     c.devices[1].bytes_per_second = 1.05e12;
-    CHECK(c.plan().devices[1].n_layers == 5);
+    CHECK(c.plan().devices()[1].n_layers == 5);
     c.devices[1].bytes_per_second = 1.2e12;
-    CHECK(c.plan().devices[1].n_layers == k_layers);
+    CHECK(c.plan().devices()[1].n_layers == k_layers);
 }
 
 TEST_CASE("more memory and bandwidth never make decoding slower, more context never faster") {
@@ -188,7 +186,7 @@ TEST_CASE("more memory and bandwidth never make decoding slower, more context ne
         const Plan plan = c.plan();
         const double now = plan.decode_tokens_per_second;
         // Without experts on the host, its bandwidth adds nothing any more.
-        CHECK(now >= (plan.host.n_experts == 0 ? 0.9 : 0.99) * before);
+        CHECK(now >= (plan.host().n_experts == 0 ? 0.9 : 0.99) * before);
         before = now;
     }
     for (int step = 0; step < 12; ++step) {
@@ -229,15 +227,15 @@ TEST_CASE("rules and shares are kept to") {
     Case c = {.devices = devices_of({24.0, 24.0})};
     c.overrides = "exps=CPU";
     CHECK(experts_on_devices(c.plan()) == 0);
-    CHECK(c.plan().host.n_experts == k_layers * k_experts);
+    CHECK(c.plan().host().n_experts == k_layers * k_experts);
     c.overrides = R"(blk\.[0-3]\.ffn_.*_exps=a:1,exps=cpu)";
-    CHECK(c.plan().devices[1].n_experts == 4 * k_experts);
-    CHECK(c.plan().devices[0].n_experts == 0);
+    CHECK(c.plan().devices()[1].n_experts == 4 * k_experts);
+    CHECK(c.plan().devices()[0].n_experts == 0);
     c.overrides = "";
     c.shares = {7, 3};
-    CHECK(c.plan().devices[0].n_layers == 7);
+    CHECK(c.plan().devices()[0].n_layers == 7);
     c.shares = {1, 4};
-    CHECK(c.plan().devices[1].n_layers == 8);
+    CHECK(c.plan().devices()[1].n_layers == 8);
 
     c.shares = {};
     c.overrides = "exps=a:7";
@@ -245,9 +243,11 @@ TEST_CASE("rules and shares are kept to") {
     c.overrides = "nothing=cpu";
     expect_error(Status::invalid, "nothing", [&] { c.plan(); });
     c.overrides = "ffn_up_exps=cpu";
-    expect_error(Status::unsupported, "in two places", [&] { c.plan(); });
+    expect_error(Status::unsupported,
+                 "experts of layer 0 would be on a:0 and on cpu (blk.0.ffn_up_exps.weight)",
+                 [&] { c.plan(); });
     c.overrides = "attn_q=cpu";
-    expect_error(Status::unsupported, "stays with its layer", [&] { c.plan(); });
+    expect_error(Status::unsupported, "blk.0.attn_q.weight stays on a:0 with its layer", [&] { c.plan(); });
 }
 
 TEST_CASE("layers that no rule names are planned as without rules, also where they share their experts") {
@@ -259,42 +259,42 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     CHECK(plan.cached_part[0] == 0.0);
     CHECK(plan.cached_part[1] == 0.0);
     for (size_t layer = 2; layer < k_layers; ++layer) CHECK(plan.cached_part[layer] > cached);
-    CHECK(plan.host.n_experts == k_layers * k_experts);
+    CHECK(plan.host().n_experts == k_layers * k_experts);
     CHECK(says(plan, "a cache of "));
 
     // The experts of one layer are on the device alone; the cache has the rest of the room.
     c.overrides = R"(blk\.7\..*exps=a:0)";
     plan = c.plan();
-    CHECK(plan.expert_device[7] == 0);
+    CHECK(plan.expert_place[7] == 0);
     CHECK(plan.cached_part[7] == 0.0);
     CHECK(plan.cached_part[6] > 0.0);
     CHECK(plan.cached_part[6] < cached);
-    CHECK(plan.host.n_experts == (k_layers - 1) * k_experts);
-    CHECK(plan.devices[0].expert_bytes == static_cast<uint64_t>(plan.devices[0].n_experts) * 64 * k_mib);
+    CHECK(plan.host().n_experts == (k_layers - 1) * k_experts);
+    CHECK(plan.devices()[0].expert_bytes == static_cast<uint64_t>(plan.devices()[0].n_experts) * 64 * k_mib);
 
     // A host without room for all experts keeps those of whole layers, which include the layers that rules put there.
     c.overrides = R"(blk\.9\..*exps=cpu)";
     c.host.memory_bytes = 9 * k_gib;
     plan = c.plan();
     CHECK(plan.fits);
-    CHECK(plan.expert_device[9] == -1);
-    CHECK(plan.expert_device[8] == 0);
-    CHECK(plan.expert_device[0] == -1);
+    CHECK(plan.expert_place[9] == 1);
+    CHECK(plan.expert_place[8] == 0);
+    CHECK(plan.expert_place[0] == 1);
     CHECK(plan.cached_part[0] == 0.0);
 
     // One of these devices has room for the experts of its layers, the other has not.
     c = {.devices = devices_of({12.0, 1.0}), .shares = {5, 5}};
     c.overrides = R"(blk\.(0|6)\..*exps=cpu)";
     plan = c.plan();
-    for (size_t layer = 1; layer < 5; ++layer) CHECK(plan.expert_device[layer] == 0);
+    for (size_t layer = 1; layer < 5; ++layer) CHECK(plan.expert_place[layer] == 0);
     for (const size_t layer : {5, 7, 8, 9}) CHECK(plan.cached_part[layer] > 0.0);
     for (const size_t layer : {0, 6})
-        CHECK((plan.expert_device[layer] == -1 && plan.cached_part[layer] == 0.0));
+        CHECK((plan.expert_place[layer] == 2 && plan.cached_part[layer] == 0.0));
 
     // A rule for one matrix of a layer would put it on another device than the layer's other expert matrices.
     for (const char* rule : {R"(blk\.3\.ffn_up_exps=cpu)", R"(blk\.3\.ffn_up_exps=a:1,exps=cpu)"}) {
         c.overrides = rule;
-        expect_error(Status::unsupported, "experts of layer 3 would be in two places", [&] { c.plan(); });
+        expect_error(Status::unsupported, "experts of layer 3 would be on ", [&] { c.plan(); });
     }
 }
 
@@ -366,11 +366,11 @@ TEST_CASE("prompts copy experts: faster, with areas that are part of the work sp
     c.devices[0].link_bytes_per_second = 1e8;  // too slow
     const Plan without = c.plan();
     CHECK(plan.prompt_tokens_per_second > 1.2 * without.prompt_tokens_per_second);
-    CHECK(plan.devices[0].work_bytes > without.devices[0].work_bytes);
-    CHECK(plan.devices[0].work_bytes - without.devices[0].work_bytes <= 2 * 256 * k_mib);
-    CHECK(plan.devices[0].n_experts < without.devices[0].n_experts);
-    CHECK(plan.devices[0].n_experts + 2 * 16 + 1 >= without.devices[0].n_experts);
-    const PlannedPlace& place = plan.devices[0];
+    CHECK(plan.devices()[0].work_bytes > without.devices()[0].work_bytes);
+    CHECK(plan.devices()[0].work_bytes - without.devices()[0].work_bytes <= 2 * 256 * k_mib);
+    CHECK(plan.devices()[0].n_experts < without.devices()[0].n_experts);
+    CHECK(plan.devices()[0].n_experts + 2 * 16 + 1 >= without.devices()[0].n_experts);
+    const PlannedPlace& place = plan.devices()[0];
     CHECK(place.dense_bytes + place.expert_bytes + place.kv_bytes + place.work_bytes + place.free_bytes <=
           c.devices[0].memory_bytes);
 }
@@ -407,9 +407,9 @@ TEST_CASE("a plan chooses larger micro-batches if prompts copy experts and decod
 
 TEST_CASE("each sequence reserves its context") {
     Case c = {.devices = devices_of({24.0})};
-    const uint64_t one = c.plan().devices[0].kv_bytes;
+    const uint64_t one = c.plan().devices()[0].kv_bytes;
     c.n_sequences = 5;
-    CHECK(c.plan().devices[0].kv_bytes == 5 * one);
+    CHECK(c.plan().devices()[0].kv_bytes == 5 * one);
     CHECK(c.plan().token_kv_bytes == one);
 }
 
@@ -436,8 +436,8 @@ TEST_CASE("a plan as JSON has the keys that the C ABI documents") {
     CHECK(json::find(&value, "fits")->boolean);
     const json::Value& device = json::find(&value, "devices")->items.at(0);
     CHECK(json::find(&device, "name")->is_string("a:0"));
-    CHECK(json::to_int64(*json::find(&device, "n_experts")) == plan.devices[0].n_experts);
+    CHECK(json::to_int64(*json::find(&device, "n_experts")) == plan.devices()[0].n_experts);
     CHECK(json::to_int64(*json::find(json::find(&value, "host"), "expert_bytes")) ==
-          static_cast<int64_t>(plan.host.expert_bytes));
+          static_cast<int64_t>(plan.host().expert_bytes));
     CHECK(json::find(&value, "choices")->items.size() == plan.choices.size());
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/bytes.h"
+
+#include <algorithm>
+
+#include "backend/experts.h"
+#include "kv/page_pool.h"
+#include "model/architecture.h"
+#include "model/roles.h"
+#include "placement/predict.h"
+#include "runtime/step_space.h"
+#include "weights/device_target.h"
+
+namespace minim::placement {
+namespace {
+
+using model::Role;
+
+constexpr uint64_t k_reserve_bytes = uint64_t{512} << 20;
+constexpr double k_reserve_part = 0.02;
+// The memory that a driver takes for a context and the code of kernels.
+constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
+constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
+
+// Returns the approximate bytes of the buffers of a step: activations of rows and of slots, scores, quantised copies, page tables,
+// and rows of logits.
+uint64_t estimated_bytes(const model::Config& config, int64_t n_rows, int64_t n_context, bool is_device) {
+    const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
+    const int64_t slots = n_rows * config.n_expert_used;
+    const int64_t q = config.n_head * config.head_dim;
+    const int64_t kv = config.n_head_kv * config.head_dim;
+    const int64_t longest = std::max(config.hidden, q);
+    uint64_t bytes = floats(n_rows * (2 * config.hidden + 2 * q + 2 * kv + 4 * config.n_expert_used));
+    bytes += floats(slots * (config.expert_ff + std::max(config.hidden, config.expert_ff)));
+    bytes += floats(n_rows * (config.n_expert + longest)) + floats(slots * config.expert_ff / 2);
+    bytes += static_cast<uint64_t>(n_rows * (n_context / backend::k_kv_page_tokens + 1)) * sizeof(uint64_t);
+    bytes += floats(std::min<int64_t>(n_rows, 64) * config.n_vocab);
+    if (is_device) bytes += floats(n_rows * q) + k_staging_bytes + k_driver_bytes;
+    return bytes;
+}
+
+}  // namespace
+
+ModelBytes model_bytes(const model::Config& config, std::span<const weights::WeightSpec> weights,
+                       const HostFacts& host) {
+    ModelBytes all = {.config = config};
+    all.layers.resize(config.n_layer);
+    for (const weights::WeightSpec& weight : weights) {
+        const auto role = static_cast<Role>(weight.role);
+        const double seconds = static_cast<double>(weight.bytes()) / host_rate(host, weight.format);
+        const double cycles = decode_cycles(weight.format, weight.rows, weight.cols);
+        const weights::WeightSpec* const one = &weight;
+        const uint64_t bytes = weights::device_bytes({&one, 1});
+        LayerBytes& layer = all.layers[std::max(weight.layer, 0)];
+        if (role == Role::experts_norm) {
+            all.expert_norms += bytes;
+        } else if (role == Role::embedding) {
+            all.embedding += bytes;
+        } else if (weight.layer < 0) {
+            all.head += bytes;
+            all.head_on_host += seconds;
+            all.head_cycles += cycles;
+        } else if (weight.is_expert()) {
+            layer.experts += bytes;
+            layer.experts_on_host += seconds;
+            layer.expert_cycles += cycles;
+            if (role == Role::gate) ++layer.n_experts;
+        } else {
+            layer.dense += bytes;
+            layer.dense_on_host += seconds;
+            layer.dense_cycles += cycles;
+        }
+    }
+    return all;
+}
+
+uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t n_tokens) {
+    const backend::KvLayout layout = {1, config.n_head_kv, config.head_dim, request.k_format,
+                                      request.v_format};
+    return static_cast<uint64_t>(kv::page_count(n_tokens) * layout.page_bytes());
+}
+
+uint64_t work_bytes(const ModelBytes& bytes, const Machine& machine, int64_t place, bool has_cache,
+                    int64_t n_rows, int64_t n_context) {
+    const model::Config& config = bytes.config;
+    const bool is_device = place != machine.host_place();
+    if (!is_device || !machine.is_open()) return estimated_bytes(config, n_rows, n_context, is_device);
+    runtime::Stage alone = {machine.backends[place], config.n_layer};
+    alone.experts.assign(config.n_layer, machine.backends[machine.host_place()]);
+    alone.cache_bytes = has_cache ? 1 : 0;  // any size makes the work space of shared experts count
+    auto work = runtime::step_bytes({&alone, 1}, model::shape_of(config), n_rows, n_context);
+    return work[alone.backend.get()] + bytes.expert_norms +
+           static_cast<uint64_t>(config.n_layer * config.n_expert) * sizeof(backend::ExpertPlace);
+}
+
+uint64_t output_bytes(const model::Config& config, const Machine& machine, int64_t n_rows) {
+    if (machine.is_open()) return 0;
+    return static_cast<uint64_t>(n_rows * config.n_expert_used * config.hidden) * sizeof(float);
+}
+
+uint64_t reserve_of(uint64_t memory_bytes) {
+    return std::min(k_reserve_bytes,
+                    static_cast<uint64_t>(k_reserve_part * static_cast<double>(memory_bytes)));
+}
+
+}  // namespace minim::placement

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a model by layer, and of what steps need beside it. Uses only shapes and formats; nothing is allocated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/config.h"
+#include "placement/facts.h"
+#include "placement/request.h"
+#include "weights/spec.h"
+
+namespace minim::placement {
+
+struct LayerBytes {
+    uint64_t dense = 0;
+    uint64_t experts = 0;  // all experts
+    int64_t n_experts = 0;
+    // Seconds of the host for one row: the time of `dense` and of `experts` at host_rate().
+    double dense_on_host = 0.0;
+    double experts_on_host = 0.0;
+    // Cycles in which a multiprocessor of a device decodes them (predict.h).
+    double dense_cycles = 0.0;
+    double expert_cycles = 0.0;
+
+    uint64_t one_expert() const noexcept {
+        return n_experts == 0 ? 0 : experts / static_cast<uint64_t>(n_experts);
+    }
+};
+
+struct ModelBytes {
+    const model::Config& config;
+    std::vector<LayerBytes> layers = {};
+    uint64_t embedding = 0;
+    uint64_t head = 0;
+    uint64_t expert_norms = 0;  // copies of norms beside offloaded experts
+    double head_on_host = 0.0;  // seconds
+    double head_cycles = 0.0;
+};
+ModelBytes model_bytes(const model::Config& config, std::span<const weights::WeightSpec> weights,
+                       const HostFacts& host);
+
+// Returns the bytes of the KV cache of one layer.
+uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t n_tokens);
+
+// Returns the bytes in a place that are neither weights nor KV cache: the buffers of steps of n_rows rows, staging, tables of experts,
+// and what a driver takes. An open device says what it needs; for others, and for the host, it is estimated.
+uint64_t work_bytes(const ModelBytes& bytes, const Machine& machine, int64_t place, bool has_cache,
+                    int64_t n_rows, int64_t n_context);
+
+// Returns the bytes of the outputs of a step's slots. A device with a cache adds them up once the host has computed its slots. They are
+// part of the work of an open device.
+uint64_t output_bytes(const model::Config& config, const Machine& machine, int64_t n_rows);
+
+// Returns the part of a memory that stays free, for allocations that are not counted. Those of open devices are counted.
+uint64_t reserve_of(uint64_t memory_bytes);
+
+}  // namespace minim::placement
