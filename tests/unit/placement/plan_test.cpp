@@ -298,6 +298,38 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     }
 }
 
+TEST_CASE("a cache of a given size is divided among the layers that share it") {
+    std::vector<DeviceFacts> devices = devices_of({8.0, 8.0});
+    for (DeviceFacts& device : devices) device.link_bytes_per_second = 0.0;  // steps copy no experts
+    Request request = {.shares = {5, 5},
+                       .n_host_experts = 5,
+                       .n_context = 1024,
+                       .cache_bytes = k_gib,
+                       .caches_host_experts = true};
+    const auto plan = [&] {
+        return make_plan(request, {.devices = devices, .host = {64 * k_gib, 1e11, false}}, config_of_model(),
+                         weights_of_model(64 * k_mib));
+    };
+    // The second device has all experts of its layers, and no cache.
+    CHECK(plan().devices()[0].n_experts == 15);  // of 16, beside tables and outputs
+    CHECK(plan().devices()[1].n_experts == 5 * k_experts);
+    request.n_host_experts = k_layers;
+    CHECK(plan().devices()[0].n_experts == 7);
+    CHECK(plan().devices()[1].n_experts == 7);
+}
+
+TEST_CASE("matrices that no override names are with the host if their layer is") {
+    Request request = {.overrides = R"(blk\.0\.ffn_up_exps=cpu)", .n_host_experts = 1, .n_context = 1024};
+    const auto plan = [&] {
+        return make_plan(request, {.devices = devices_of({24.0}), .host = {64 * k_gib, 1e11, false}},
+                         config_of_model(), weights_of_model(64 * k_mib));
+    };
+    CHECK(plan().expert_place.front() == 1);
+    request.n_host_experts = 0;
+    expect_error(Status::unsupported,
+                 "experts of layer 0 would be on a:0 and on cpu (blk.0.ffn_up_exps.weight)", [&] { plan(); });
+}
+
 TEST_CASE("a plan that does not fit says what would") {
     Case c = {.devices = devices_of({24.0}), .host = {4 * k_gib, 1e11, false}};
     c.n_context = 4'000'000;
