@@ -11,7 +11,7 @@ namespace {
 
 using panel::k_panel_rows;
 
-// Copies rows [first, first + count), which lie in one part of the matrix.
+// Copies rows [first, first + count), which are in one block of the matrix.
 void copy_rows(const backend::Matrix& stored, int64_t first, int64_t count, std::byte* out) {
     const std::byte* rows = stored.row(first);
     if (!stored.packed || count < k_panel_rows) {
@@ -26,7 +26,7 @@ void copy_rows(const backend::Matrix& stored, int64_t first, int64_t count, std:
 void read_stored_rows(const WeightSpec& weight, const backend::Matrix& stored, const Reader& reader,
                       std::span<std::byte> out) {
     if (stored.format != weight.format || stored.data == nullptr) return reader.read(weight, 0, out);
-    // Parts of a split matrix begin at whole panels.
+    // Blocks of rows begin at whole panels.
     for (int64_t row = 0; row < stored.rows; row += k_panel_rows) {
         const int64_t count = std::min(k_panel_rows, stored.rows - row);
         copy_rows(stored, row, count, out.data() + row * stored.row_bytes);

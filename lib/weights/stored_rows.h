@@ -11,7 +11,7 @@
 
 namespace minim::weights {
 
-// Writes the weight's rows to `out`, weight.bytes() long: from `held`, the copy of a backend on the host, or from the checkpoint
+// Writes the weight's rows to `out`, weight.bytes() long: from `stored`, the copy of a backend on the host, or from the checkpoint
 // if that copy has another format. Any thread. Throws as Reader::read().
 void read_stored_rows(const WeightSpec& weight, const backend::Matrix& stored, const Reader& reader,
                       std::span<std::byte> out);
