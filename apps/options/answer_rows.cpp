@@ -91,7 +91,7 @@ void set_template(Options& options, const Value& value) {
     }
 }
 
-constexpr Row k_rows[] = {
+constexpr Row k_answer_rows[] = {
     {"--temp --temperature", "", real("X", 0, 100), k_both, "the checkpoint's",
      "temperature; 0: always the likeliest token", set_sampling<&SamplingDefaults::temperature>},
     {"--top-p", "", real("X", 0, 1), k_both, "the checkpoint's",
@@ -164,7 +164,7 @@ constexpr Row k_rows[] = {
 }  // namespace
 
 std::span<const Row> answer_rows() {
-    return k_rows;
+    return k_answer_rows;
 }
 
 }  // namespace program

@@ -41,7 +41,7 @@ json member(const json& object, const char* name) {
     return found == object.end() ? json() : *found;
 }
 
-std::string lower(std::string text) {
+std::string method_name(std::string text) {
     for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c == '-' ? '_' : c;
     return text;
 }
@@ -65,7 +65,7 @@ std::set<std::string> methods_of(const std::string& path) {
     std::set<std::string> methods;
     for (const char* key : {"quant_method", "quant_algo"})
         if (const json value = member(quantization, key); value.is_string())
-            methods.insert(lower(value.get<std::string>()));
+            methods.insert(method_name(value.get<std::string>()));
     const auto also = [&](const char* one, std::initializer_list<const char*> others) {
         if (methods.contains(one)) methods.insert(others.begin(), others.end());
     };
@@ -100,7 +100,7 @@ CheckpointFacts checkpoint_facts(const minim::Runtime& runtime, const std::strin
 
 void check_quantization(const std::string& path, const std::string& method) {
     const std::set<std::string> methods = methods_of(path);
-    const std::string asked = lower(method);
+    const std::string asked = method_name(method);
     const bool asks_for_none = asked == "none" || asked == "unquant";
     if (asks_for_none ? methods.empty() : methods.contains(asked)) return;
     throw std::runtime_error(fmt::format(

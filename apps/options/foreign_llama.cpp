@@ -5,7 +5,7 @@
 namespace program {
 namespace {
 
-constexpr Foreign k_rows[] = {
+constexpr Foreign k_llama_rows[] = {
     {false, Takes::nothing, "there is one kind of attention, which never stores the matrix of scores",
      "--swa-full --no-flash-attn -no-fa -dsa --dsa -fidx --fused-indexer-topk --swa-compress"},
     {false, Takes::one, "there is one kind of attention, which never stores the matrix of scores",
@@ -191,7 +191,7 @@ constexpr Foreign k_rows[] = {
 }  // namespace
 
 std::span<const Foreign> llama_options() {
-    return k_rows;
+    return k_llama_rows;
 }
 
 }  // namespace program

@@ -5,7 +5,7 @@
 namespace program {
 namespace {
 
-constexpr Foreign k_rows[] = {
+constexpr Foreign k_python_rows[] = {
     {false, Takes::nothing, "there is one kind of attention, which never stores the matrix of scores",
      "--disable-sliding-window --disable-cascade-attn --disable-flashinfer --enable-flashinfer-mla "
      "--disable-mla --enable-encoder-swa-bounded-replay --enable-decoder-swa-bounded-replay "
@@ -335,7 +335,7 @@ constexpr Foreign k_rows[] = {
 }  // namespace
 
 std::span<const Foreign> python_options() {
-    return k_rows;
+    return k_python_rows;
 }
 
 }  // namespace program

@@ -11,7 +11,7 @@ constexpr uint32_t k_tokenize = bit(Command::tokenize);
 constexpr uint32_t k_inspect = bit(Command::inspect);
 constexpr Word k_specials[] = {{"exact", 0}, {"safe", 1}, {"none", 2}};
 
-constexpr Row k_rows[] = {
+constexpr Row k_minim_rows[] = {
     {"-p --prompt", "", any_text("TEXT"), k_texts, "", "the text, or what to say to the model",
      set<&Options::text>},
     {"-f --file", "", any_text("FILE"), k_texts, "", "read the text from a file; -: standard input",
@@ -62,7 +62,7 @@ constexpr Row k_rows[] = {
 }  // namespace
 
 std::span<const Row> minim_rows() {
-    return k_rows;
+    return k_minim_rows;
 }
 
 }  // namespace program

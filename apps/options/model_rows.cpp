@@ -114,7 +114,7 @@ void set_mapping(Options& options, const Value& value) {
     options.no_mmap = !value.on;
 }
 
-constexpr Row k_rows[] = {
+constexpr Row k_model_rows[] = {
     {"-m --model --model-path -hf -hfr --hf-repo", "", text("MODEL"), k_open | k_plan, "",
      "a GGUF file, a safetensors file, a folder, or ORG/NAME[:QUANT] in the cache of downloaded models "
      "(HF_HUB_CACHE, HF_HOME); nothing is downloaded",
@@ -227,7 +227,7 @@ constexpr Row k_rows[] = {
 }  // namespace
 
 std::span<const Row> model_rows() {
-    return k_rows;
+    return k_model_rows;
 }
 
 }  // namespace program

@@ -81,7 +81,7 @@ void set_ping(Options& options, const Value& value) {
     options.ping_seconds = value.real == -1 ? k_longest_ping : value.real;
 }
 
-constexpr Row k_rows[] = {
+constexpr Row k_server_rows[] = {
     {"--host", "", text("ADDRESS"), k_server, "127.0.0.1", "address to listen at; 0.0.0.0: all addresses",
      set<&Options::host>},
     {"--port", "", integer("N", 0, 65535), k_server, "8080", "0: any free port, which the log names",
@@ -145,7 +145,7 @@ constexpr Row k_rows[] = {
 }  // namespace
 
 std::span<const Row> server_rows() {
-    return k_rows;
+    return k_server_rows;
 }
 
 }  // namespace program

@@ -19,7 +19,7 @@ struct Test {
     TestFn run;
 };
 
-int64_t whole(const Value& value) {
+int64_t whole_number(const Value& value) {
     if (value.is(Kind::undefined)) fail_undefined(value);
     if (value.is(Kind::boolean)) return value.boolean ? 1 : 0;
     if (!value.is(Kind::integer)) fail(Status::invalid, "a {} is not a whole number", type_name(value));
@@ -78,12 +78,12 @@ constexpr Test k_tests[] = {
     {"defined", false, [](const Value& v, const Value*, Meter&) { return !v.is(Kind::undefined); }},
     {"divisibleby", true,
      [](const Value& v, const Value* by, Meter&) {
-         if (whole(*by) == 0) fail(Status::invalid, "integer modulo by zero");
-         return whole(*by) == -1 || whole(v) % whole(*by) == 0;
+         if (whole_number(*by) == 0) fail(Status::invalid, "integer modulo by zero");
+         return whole_number(*by) == -1 || whole_number(v) % whole_number(*by) == 0;
      }},
     {"eq", true, is_equal},
     {"equalto", true, is_equal},
-    {"even", false, [](const Value& v, const Value*, Meter&) { return whole(v) % 2 == 0; }},
+    {"even", false, [](const Value& v, const Value*, Meter&) { return whole_number(v) % 2 == 0; }},
     {"false", false, [](const Value& v, const Value*, Meter&) { return v.is(Kind::boolean) && !v.boolean; }},
     {"float", false, is_kind<Kind::real>},
     {"ge", true, is_greater_or_equal},
@@ -100,7 +100,7 @@ constexpr Test k_tests[] = {
     {"ne", true, is_not_equal},
     {"none", false, is_kind<Kind::none>},
     {"number", false, is_kind<Kind::integer, Kind::big_integer, Kind::real, Kind::boolean>},
-    {"odd", false, [](const Value& v, const Value*, Meter&) { return whole(v) % 2 != 0; }},
+    {"odd", false, [](const Value& v, const Value*, Meter&) { return whole_number(v) % 2 != 0; }},
     {"sameas", true, is_same},
     {"sequence", false, is_kind<Kind::text, Kind::list, Kind::dict, Kind::undefined>},
     {"string", false, is_kind<Kind::text>},

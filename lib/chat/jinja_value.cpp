@@ -39,14 +39,14 @@ bool equal_dicts(const Dict& a, const Dict& b) noexcept {
 
 // Values nested deeper are refused, so that walking and freeing them cannot exhaust the stack. JSON has at most 128.
 uint32_t depth_around(const std::vector<Value>& items) {
-    constexpr uint32_t k_max_depth = 200;
+    constexpr uint32_t k_max_value_depth = 200;
     uint32_t depth = 0;
     for (const Value& item : items) {
         if (item.is(Kind::list)) depth = std::max(depth, item.list().depth);
         if (item.is(Kind::dict)) depth = std::max(depth, item.dict().depth);
     }
-    if (depth >= k_max_depth)
-        fail(Status::invalid, "the chat template nests values deeper than {} levels", k_max_depth);
+    if (depth >= k_max_value_depth)
+        fail(Status::invalid, "the chat template nests values deeper than {} levels", k_max_value_depth);
     return depth + 1;
 }
 

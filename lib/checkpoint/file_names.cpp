@@ -8,20 +8,8 @@ namespace {
 
 constexpr std::string_view k_separators = "._-";
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 bool is_letter(char c) {
     return c >= 'a' && c <= 'z';
-}
-
-std::string in_small_letters(std::string_view text) {
-    std::string small(text);
-    for (char& c : small) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return small;
 }
 
 bool skip(std::string_view& text, std::string_view word) {
@@ -37,7 +25,7 @@ void skip_separator(std::string_view& text) {
 bool skip_digits(std::string_view& text) {
     constexpr size_t k_max = 6;
     size_t n = 0;
-    while (n < text.size() && is_digit(text[n])) ++n;
+    while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
     if (n == 0 || n > k_max) return false;
     text.remove_prefix(n);
     return true;
@@ -83,6 +71,14 @@ bool is_piece(std::string_view name) {
 }
 
 }  // namespace
+
+std::string in_small_letters(std::string_view text) {
+    std::string small(text);
+    for (char& c : small) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return small;
+}
 
 bool ends_in(std::string_view name, std::string_view ending) {
     return name.size() >= ending.size() &&

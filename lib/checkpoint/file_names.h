@@ -7,6 +7,9 @@
 
 namespace minim::checkpoint {
 
+// Returns a text with its capital letters of ASCII as small ones.
+std::string in_small_letters(std::string_view text);
+
 // Returns whether a name ends in a text of small letters, in small or capital letters.
 bool ends_in(std::string_view name, std::string_view ending);
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/format_text.h"
+#include "checkpoint/file_names.h"
 #include "checkpoint/printable.h"
 
 namespace minim::checkpoint {
@@ -74,14 +75,6 @@ std::string_view find(const KnownFile (&kinds)[n], std::string_view start) {
 
 bool is_text(char c) {
     return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\r' || c == '\t';
-}
-
-std::string in_small_letters(std::string_view text) {
-    std::string small(text);
-    for (char& c : small) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return small;
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ namespace minim::checkpoint {
 namespace {
 
 constexpr uint64_t k_length_bytes = 8;
-constexpr size_t k_max_dimensions = 64;
-constexpr uint64_t k_largest_size = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+constexpr size_t k_max_shape_numbers = 64;
 
 struct DataType {
     std::string_view name;
@@ -132,10 +131,10 @@ void read_shape(JsonReader& json, std::vector<int64_t>& shape) {
     while (json.next_element()) {
         const uint64_t at = json.position();
         const uint64_t dim = json.whole_number("a dimension", Reason::shape);
-        if (dim > k_largest_size)
+        if (dim > uint64_t{INT64_MAX})
             json.fail_at(Reason::shape, at, format_text("dimension {} is too large", dim));
-        if (shape.size() == k_max_dimensions) {
-            json.fail_at(Reason::limit, at, format_text("more than {} dimensions", k_max_dimensions));
+        if (shape.size() == k_max_shape_numbers) {
+            json.fail_at(Reason::limit, at, format_text("more than {} dimensions", k_max_shape_numbers));
         }
         shape.push_back(static_cast<int64_t>(dim));
     }

@@ -15,7 +15,7 @@ namespace {
 using backend::k_kv_page_tokens;
 using backend::KvLayout;
 
-constexpr std::string_view k_magic = "minim-px";
+constexpr std::string_view k_prefix_magic = "minim-px";
 constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
 
 // A node in the file; the nodes' pages follow in the same order, each with the slots that its tokens use.
@@ -63,7 +63,7 @@ void PrefixCache::save(const std::string& path, uint64_t model, const CancelToke
         numbers[node] = static_cast<uint32_t>(records.size());
         bytes += packed_bytes(layout, n_slots);
     }
-    KvFileHeader header = new_header(k_magic, model, layout);
+    KvFileHeader header = new_header(k_prefix_magic, model, layout);
     header.counts[0] = records.size();
     seal_header(header, bytes);
 
@@ -89,7 +89,7 @@ PrefixCache::Node* PrefixCache::child_of(const Node& parent, std::span<const int
 
 int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelToken* cancel) {
     const KvBytes file{File(path)};
-    const KvFileHeader header = read_header(file, k_magic);
+    const KvFileHeader header = read_header(file, k_prefix_magic);
     const KvLayout& layout = pool_->layout();
     if (header.model != model) fail_file(Reason::value, "{}: these prefixes are of another model", path);
     if (layout_of(header, path) != layout)

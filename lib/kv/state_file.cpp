@@ -16,7 +16,7 @@ namespace {
 using backend::k_kv_page_tokens;
 using backend::KvLayout;
 
-constexpr std::string_view k_magic = "minim-kv";
+constexpr std::string_view k_state_magic = "minim-kv";
 
 constexpr uint64_t k_max_tokens = uint64_t{1} << 31;
 
@@ -79,7 +79,7 @@ uint64_t state_bytes(const State& state, const KvLayout& layout) {
 
 void write_state(const Write& write, const State& state, const Sequence& kv, const CancelToken* cancel) {
     const KvLayout& layout = kv.layout();
-    KvFileHeader header = new_header(k_magic, state.model, layout);
+    KvFileHeader header = new_header(k_state_magic, state.model, layout);
     header.counts[k_context] = static_cast<uint64_t>(state.n_context);
     header.counts[k_tokens] = state.tokens.size();
     header.counts[k_evaluated] = static_cast<uint64_t>(state.n_evaluated);
@@ -119,7 +119,7 @@ void write_state(const std::string& path, const State& state, const Sequence& kv
 }
 
 StateFile::StateFile(KvBytes source, Behind behind) : source_(std::move(source)) {
-    const KvFileHeader header = read_header(source_, k_magic);
+    const KvFileHeader header = read_header(source_, k_state_magic);
     layout_ = layout_of(header, name());
     const Places places = places_of(header, layout_, source_, behind);
     bytes_ = places.end;

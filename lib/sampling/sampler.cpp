@@ -11,8 +11,6 @@
 namespace minim::sampling {
 namespace {
 
-constexpr float k_never = -std::numeric_limits<float>::infinity();
-
 // As a count of the highest-ranked candidates: all of them.
 constexpr int64_t k_all = std::numeric_limits<int64_t>::max();
 

@@ -8,8 +8,6 @@
 namespace minim::sampling {
 namespace {
 
-constexpr float k_never = -std::numeric_limits<float>::infinity();
-
 bool is_allowed(std::span<const uint64_t> allowed, int32_t token) {
     const int64_t id = token;
     return allowed.empty() || (allowed[id / 64] >> (id % 64) & 1) != 0;

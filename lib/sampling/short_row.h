@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "sampling/softmax.h"
 
 namespace minim::sampling {
+
+// The logit of a token that must not be chosen.
+inline constexpr float k_never = -std::numeric_limits<float>::infinity();
 
 // A range that contains a number which is not known to the last bit.
 struct Range {

@@ -18,7 +18,7 @@ using json::Value;
 
 constexpr const char* k_file = "tokenizer_config.json";
 
-bool flag(const Value& token, const char* key, bool absent) {
+bool token_flag(const Value& token, const char* key, bool absent) {
     const Value* value = json::find(&token, key);
     if (value == nullptr || value->is_null()) return absent;
     if (!value->is_boolean()) fail_file(Reason::type, "{}: {} is not a boolean", k_file, key);
@@ -31,7 +31,7 @@ DeclaredToken token_of(const Value& value) {
     const Value* content = value.is_object() ? json::find(&value, "content") : &value;
     if (content == nullptr || !content->is_string()) return token;
     token.text = content->text;
-    token.is_normalized = flag(value, "normalized", false);
+    token.is_normalized = token_flag(value, "normalized", false);
     return token;
 }
 
@@ -49,10 +49,10 @@ void append_decoder(const Value& config, std::vector<DeclaredToken>& tokens) {
         if (token.text.empty())
             fail_file(Reason::type, "{}: added_tokens_decoder has no text for the id {}", k_file, key);
         for (const char* mode : {"lstrip", "rstrip", "single_word"})
-            if (flag(value, mode, false))
+            if (token_flag(value, mode, false))
                 fail(Status::unsupported, "{}: the added token {} has {}", k_file, token.text, mode);
-        token.is_special = flag(value, "special", false);
-        token.is_normalized = flag(value, "normalized", !token.is_special);
+        token.is_special = token_flag(value, "special", false);
+        token.is_normalized = token_flag(value, "normalized", !token.is_special);
         token.has_flags = true;
         tokens.push_back(std::move(token));
     }

@@ -16,10 +16,6 @@ using backend::Matrix;
 // AWQ holds the codes of eight rows in one word.
 constexpr int64_t k_assembled_rows = 8;
 
-uint64_t bytes_of(const Matrix& matrix) {
-    return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
-}
-
 // Returns the first byte of a run in the checkpoint's files.
 std::tuple<int32_t, uint64_t> file_position(const Run& run) {
     const WeightSource& source = run.weight->source;

@@ -15,6 +15,10 @@
 
 namespace minim::weights {
 
+inline uint64_t bytes_of(const backend::Matrix& matrix) {
+    return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
+}
+
 // Rows of a weight that are contiguous in the checkpoint and in their target.
 struct Run {
     const WeightSpec* weight = nullptr;

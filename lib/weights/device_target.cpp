@@ -14,7 +14,7 @@ namespace minim::weights {
 namespace {
 
 // The alignment of every matrix in a device's memory, for wide loads of a GPU.
-constexpr uint64_t k_alignment = 256;
+constexpr uint64_t k_device_alignment = 256;
 
 // Returns the most bytes that a job spans in the target.
 uint64_t most_job_bytes(const BufferLayout& layout) {
@@ -34,7 +34,7 @@ class DeviceTarget : public Target {
         : part_(part),
           reader_(reader),
           options_(options),
-          layout_(part.weights, nullptr, {.alignment = k_alignment}) {
+          layout_(part.weights, nullptr, {.alignment = k_device_alignment}) {
         placed_.device = part.backend->allocate(device_bytes(part.weights) + part.table_bytes, "weights",
                                                 backend::MemoryUse::weights);
     }
@@ -98,7 +98,7 @@ class DeviceTarget : public Target {
 
 uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
     uint64_t total = 0;
-    for (const WeightSpec* weight : weights) total += align_up(weight->bytes(), k_alignment);
+    for (const WeightSpec* weight : weights) total += align_up(weight->bytes(), k_device_alignment);
     return total;
 }
 

@@ -28,7 +28,7 @@ constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // packed
 constexpr int k_rounds = 5;
 constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
 
-constexpr const char* k_what = "measuring unpacked codebooks";
+constexpr const char* k_measuring = "measuring unpacked codebooks";
 
 // Random packed weights: random codes, with scales of a normal size.
 class RandomWeights {
@@ -38,7 +38,7 @@ class RandomWeights {
         : RandomWeights(backend, format, rows_of(backend, format)) {}
 
     RandomWeights(const HostDevice& backend, Format format, int64_t rows)
-        : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
+        : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_measuring),
           matrix_{.data = bytes_.data(),
                   .format = format,
                   .rows = rows,

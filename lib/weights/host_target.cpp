@@ -17,9 +17,9 @@ namespace {
 // The bytes that a job prefaults in advance, and the bytes of one task: a huge page.
 constexpr uint64_t k_present_job_bytes = uint64_t{64} << 20;
 constexpr uint64_t k_present_bytes = uint64_t{2} << 20;
-constexpr uint64_t k_alignment = 64;
+constexpr uint64_t k_host_alignment = 64;
 
-constexpr const char* k_what = "weights in host memory";
+constexpr const char* k_host_weights = "weights in host memory";
 
 class HostTarget : public Target {
   public:
@@ -37,8 +37,8 @@ class HostTarget : public Target {
         for (size_t b = 0; b < bytes.size(); ++b) {
             const int32_t node =
                 b == layout_.common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
-            placed_.host.push_back(
-                memory.take(align_up(bytes[b], k_alignment), k_what, node, Buffer::Presence::later));
+            placed_.host.push_back(memory.take(align_up(bytes[b], k_host_alignment), k_host_weights, node,
+                                               Buffer::Presence::later));
         }
         present_bytes_.resize(bytes.size());
     }
@@ -82,7 +82,7 @@ void HostTarget::prefault(std::span<const Piece> pieces) {
                              static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
                              [&](int64_t i, int32_t) {
                                  const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
-                                 buffer.prefault(at, std::min(k_present_bytes, end - at), k_what);
+                                 buffer.prefault(at, std::min(k_present_bytes, end - at), k_host_weights);
                              });
         present_bytes_[b] = end;
     }

@@ -21,10 +21,6 @@ constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
 constexpr uint64_t k_ahead_bytes = uint64_t{32} << 20;
 constexpr uint64_t k_scratch_alignment = 64;
 
-uint64_t bytes_of(const Matrix& matrix) {
-    return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
-}
-
 // Returns the most bytes of a piece of the run.
 uint64_t piece_bytes(const BufferLayout& layout, const Run& run) {
     const uint64_t unit = layout.unit_bytes(run);

@@ -19,7 +19,7 @@ using checkpoint::k_load_block_bytes;
 // The largest gap between two matrices of a block: norms and biases lie in such gaps.
 constexpr int64_t k_max_gap_bytes = int64_t{1} << 20;
 constexpr uint64_t k_task_bytes = uint64_t{128} << 10;
-constexpr const char* k_what = "mapped weights";
+constexpr const char* k_mapped_weights = "mapped weights";
 
 const std::byte* widen(const WeightSpec& weight, const Reader& reader,
                        std::deque<std::vector<float>>& widened) {
@@ -51,7 +51,7 @@ void check_room(std::span<const Block> blocks) {
     uint64_t total = 0;
     for (const Block block : blocks) total += block.size();
     const uint64_t available = available_memory_bytes();
-    if (total > available) fail_out_of_memory(k_what, total, available);
+    if (total > available) fail_out_of_memory(k_mapped_weights, total, available);
 }
 
 // Asks the system to read the weights ahead of their use. Throws cancelled.
@@ -132,7 +132,7 @@ void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
     check_room(blocks);
     const HostMemory& memory = host.host_memory();
     if (memory.locks())
-        for (const Block block : blocks) memory.lock(block.data(), block.size(), k_what);
+        for (const Block block : blocks) memory.lock(block.data(), block.size(), k_mapped_weights);
     for (const Block block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += k_load_block_bytes) {
             const Block now = block.subspan(at, std::min<uint64_t>(k_load_block_bytes, block.size() - at));

@@ -19,17 +19,13 @@
 namespace minim::weights {
 namespace {
 
-constexpr uint64_t k_alignment = 64;
+constexpr uint64_t k_packed_alignment = 64;
 
 // Returns the number of runs, which does not depend on their positions.
 uint64_t n_runs_of(std::span<const WeightSpec* const> weights) {
     uint64_t n = 0;
     for (const WeightSpec* weight : weights) n += weight->bytes() > 0 ? 1 : 0;
     return n;
-}
-
-uint64_t bytes_of(const backend::Matrix& matrix) {
-    return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
 }
 
 // Hash of a packed piece, seeded with its offset in the run.
@@ -94,7 +90,7 @@ PackedTarget::PackedTarget(const DeviceWeights& part, uint64_t part_hash, const 
 void PackedTarget::plan(const UnpackedFormats& unpacked) {
     layout_.emplace(part_.weights, part_.host,
                     BufferLayoutOptions{.unpacked = unpacked,
-                                        .alignment = k_alignment,
+                                        .alignment = k_packed_alignment,
                                         .first_byte = first_packed_byte(n_runs_of(part_.weights))});
 }
 
@@ -119,7 +115,7 @@ bool PackedTarget::fits(PackedFile& file) const {
     for (size_t i = 0; i < runs.size(); ++i) {
         const uint64_t at = file.runs()[i].at;
         const uint64_t bytes = bytes_of(runs[i].stored);
-        if (at % k_alignment != 0 || at < first || bytes > size || at > size - bytes) return false;
+        if (at % k_packed_alignment != 0 || at < first || bytes > size || at > size - bytes) return false;
     }
     return true;
 }
