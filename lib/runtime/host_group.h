@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group over any transport and for any device: what ranks exchange goes through host memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/group.h"
+#include "runtime/transport.h"
+
+namespace minim::runtime {
+
+// The sizes of the largest exchange.
+struct GroupLimits {
+    int64_t n_sum = 0;    // floats of a sum
+    int64_t n_slots = 0;  // slots of share_slots(), of `hidden` floats each
+    int64_t hidden = 0;
+    int64_t n_gather = 0;  // floats of gather_rows() on all ranks together
+};
+
+// Sums of at most this many floats are computed by every rank: all send all partial sums to all. Of larger ones, each rank adds
+// one chunk and sends it to all. Both add in rank order.
+inline constexpr int64_t k_max_floats_to_all = 16384;
+
+class HostGroup final : public backend::Group {
+  public:
+    // The backend and the transport must outlive it. Throws out_of_memory.
+    HostGroup(const backend::Backend& backend, Transport& transport, const GroupLimits& limits);
+
+    int32_t rank() const noexcept override { return transport_.rank(); }
+    int32_t size() const noexcept override { return transport_.size(); }
+    bool records() const noexcept override { return false; }
+    bool shares_slots() const noexcept override { return true; }
+    void sum(backend::Scratch& scratch, float* data, int64_t count) override;
+    void share_slots(backend::Scratch& scratch, const int32_t* ids, int64_t n_slots, int64_t hidden,
+                     float* out) override;
+    void gather_rows(backend::Scratch& scratch, const float* part, int64_t n, int64_t width,
+                     float* whole) override;
+    void go_on(const CancelToken* cancel) override;
+    void abandon(const Error& error) noexcept override { transport_.abandon(error); }
+
+  private:
+    struct Range {
+        int64_t begin, end;
+    };
+    Range chunk(int64_t count, int32_t rank) const;
+    float* on_host(backend::Scratch& scratch, float* data, int64_t count);
+    void sum_to_all(float* data, int64_t count);
+    void sum_by_chunks(float* data, int64_t count);
+    void send(int32_t to, const float* data, int64_t count);
+    void receive(int32_t from, float* data, int64_t count);
+    void wait();
+
+    const backend::Backend& backend_;
+    const bool is_on_host_;
+    Transport& transport_;
+    // Of this rank's data, if its device has memory of its own; of the other ranks' data; of ids.
+    std::unique_ptr<backend::Memory> own_, others_, ids_;
+    std::vector<Transport::Ticket> tickets_;
+};
+
+}  // namespace minim::runtime
