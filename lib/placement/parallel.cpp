@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/parallel.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "model/roles.h"
+
+namespace minim::placement {
+namespace {
+
+using model::Role;
+using weights::WeightSpec;
+
+// Kernels read columns in runs of this many.
+constexpr int64_t k_column_run = 32;
+
+std::string count_text(int64_t n, std::string_view noun) {
+    return format_text("{} {}{}", n, noun, n == 1 ? "" : noun.ends_with("s") ? "es" : "s");
+}
+
+// Returns "1, 2 and 4": the numbers that divide n.
+std::string divisors_text(int64_t n) {
+    std::string text;
+    for (int64_t d = 1; d <= n; ++d) {
+        if (n % d != 0) continue;
+        if (!text.empty()) text += d == n ? " and " : ", ";
+        text += std::to_string(d);
+    }
+    return text;
+}
+
+void check_numbers(const ParallelRequest& request) {
+    const auto check = [](int64_t n, std::string_view what) {
+        if (n < 0) fail(Status::invalid, "{} {} is not a number of ranks", what, n);
+    };
+    check(request.tensor, "tensor parallel");
+    check(request.experts, "expert parallel");
+    check(request.pipeline, "pipeline parallel");
+}
+
+// Refuses heads and rows of the vocabulary that the ranks cannot share.
+void check_heads(int64_t tensor, const model::Config& config, std::span<const WeightSpec> weights) {
+    if (config.n_head_kv % tensor != 0)
+        fail(Status::invalid, "{} cannot be divided among {} ranks; {} ranks can share them",
+             count_text(config.n_head_kv, "KV head"), tensor, divisors_text(config.n_head_kv));
+    for (const WeightSpec& weight : weights) {
+        const auto role = static_cast<Role>(weight.role);
+        if (role == Role::output && weight.rows % tensor != 0)
+            fail(Status::invalid, "the {} rows of the output head cannot be divided among {} ranks",
+                 weight.rows, tensor);
+        const int64_t block = traits(weight.format).block_elems;
+        if (role == Role::wo && weight.cols % (tensor * block) != 0)
+            fail(Status::invalid,
+                 "attn_output of layer {} is {}, in blocks of {} columns: {} ranks cannot share its {}",
+                 weight.layer, traits(weight.format).name, block, tensor, weight.cols);
+    }
+}
+
+// Returns a matrix of experts that cannot be cut into so many parts; null: all can.
+const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weights) {
+    if (n_parts == 1) return nullptr;
+    const auto found = std::ranges::find_if(weights, [n_parts](const WeightSpec& weight) {
+        if (static_cast<Role>(weight.role) != Role::down) return false;
+        const int64_t unit = std::lcm<int64_t>(k_column_run, traits(weight.format).block_elems);
+        return weight.cols % (n_parts * unit) != 0;
+    });
+    return found == weights.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
+                           std::span<const WeightSpec> weights) {
+    check_numbers(request);
+    ParallelPlan plan;
+    plan.tensor = std::max<int64_t>(request.tensor, 1);
+    plan.pipeline = std::max<int64_t>(request.pipeline, 1);
+    const int64_t n_ranks = plan.tensor > 1 ? plan.tensor : std::max<int64_t>(request.experts, 1);
+    check_heads(plan.tensor, config, weights);
+    if (request.experts > 0) {
+        if (n_ranks % request.experts != 0)
+            fail(Status::invalid, "{} ranks cannot be divided into {} of experts; {} groups are possible",
+                 n_ranks, count_text(request.experts, "group"), divisors_text(n_ranks));
+        plan.expert_parts = n_ranks / request.experts;
+        if (const WeightSpec* const down = indivisible(plan.expert_parts, weights))
+            fail(Status::invalid,
+                 "down of layer {} is {}, in blocks of {} columns: {} ranks cannot share its {}; whole "
+                 "experts on "
+                 "each rank: --expert-parallel {}",
+                 down->layer, traits(down->format).name, traits(down->format).block_elems, plan.expert_parts,
+                 down->cols, n_ranks);
+    } else {
+        plan.expert_parts = n_ranks;
+        while (n_ranks % plan.expert_parts != 0 || indivisible(plan.expert_parts, weights) != nullptr)
+            --plan.expert_parts;
+    }
+    plan.expert_groups = n_ranks / plan.expert_parts;
+    if (plan.expert_groups > config.n_expert)
+        fail(Status::invalid, "{} cannot be given to {} ranks", count_text(config.n_expert, "expert"),
+             plan.expert_groups);
+    if (plan.pipeline > config.n_layer)
+        fail(Status::invalid, "{} cannot be given to {} stages of a pipeline",
+             count_text(config.n_layer, "layer"), plan.pipeline);
+    return plan;
+}
+
+void check_ranks(const ParallelPlan& plan, int64_t n_processes, int64_t n_devices) {
+    if (plan.pipeline != 1 && plan.pipeline != n_processes)
+        fail(Status::invalid, "a pipeline of {} stages needs {} processes, one for each stage; there {} {}",
+             plan.pipeline, plan.pipeline, n_processes == 1 ? "is" : "are", n_processes);
+    const int64_t n_ranks = n_processes * n_devices;
+    if (n_ranks == plan.n_ranks()) return;
+    std::string remedy;
+    if (n_processes == 1)
+        remedy = format_text(": start {} processes with mpirun -n {}, or name {} devices", plan.n_ranks(),
+                             plan.n_ranks(), plan.n_ranks());
+    fail(Status::invalid, "{} with {}{} {} {}, not {}{}", count_text(n_processes, "process"),
+         count_text(n_devices, "device"), n_processes == 1 ? "" : " each", n_processes == 1 ? "is" : "are",
+         count_text(n_ranks, "rank"), plan.n_ranks(), remedy);
+}
+
+}  // namespace minim::placement

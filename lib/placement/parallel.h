@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How several devices compute the same layers. A stage of a pipeline has max(tensor, expert_groups * expert_parts) ranks, one for
+// each of its devices. Rank r has
+//
+//   attention   all heads (tensor 1), or KV heads [r * n_head_kv / tensor, ...) with their queries
+//   experts     the experts e with e % expert_groups == r % expert_groups; of each, part r / expert_groups of expert_parts
+//               equal parts of the rows of gate and up and of the columns of down
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "model/config.h"
+#include "weights/spec.h"
+
+namespace minim::placement {
+
+// What a caller asks for; 0: not said.
+struct ParallelRequest {
+    int64_t tensor = 0;
+    int64_t experts = 0;   // groups of experts; with tensor 0 or 1, also the number of ranks
+    int64_t pipeline = 0;  // stages, each of one process
+};
+
+struct ParallelPlan {
+    int64_t tensor = 1;
+    int64_t expert_groups = 1;
+    int64_t expert_parts = 1;
+    int64_t pipeline = 1;
+
+    int64_t ranks_of_stage() const noexcept { return expert_groups * expert_parts; }
+    int64_t n_ranks() const noexcept { return pipeline * ranks_of_stage(); }
+    bool operator==(const ParallelPlan&) const = default;
+};
+
+// Returns the plan of a request. Without `experts`, each expert has as many parts as its formats and the number of ranks allow,
+// and the experts are divided into groups for the rest: with few rows a step, parts keep all ranks equally busy. Throws invalid
+// for numbers that do not divide what they must.
+ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
+                           std::span<const weights::WeightSpec> weights);
+
+// Throws invalid unless the plan's ranks are those of n_processes processes with n_devices devices each.
+void check_ranks(const ParallelPlan& plan, int64_t n_processes, int64_t n_devices);
+
+}  // namespace minim::placement
