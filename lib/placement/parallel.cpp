@@ -2,7 +2,6 @@
 #include "placement/parallel.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -65,7 +64,8 @@ const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weigh
     if (n_parts == 1) return nullptr;
     const auto found = std::ranges::find_if(weights, [n_parts](const WeightSpec& weight) {
         if (static_cast<Role>(weight.role) != Role::down) return false;
-        const int64_t unit = std::lcm<int64_t>(k_column_run, traits(weight.format).block_elems);
+        const int64_t unit =
+            std::max<int64_t>(k_column_run, traits(weight.format).block_elems);  // powers of 2
         return weight.cols % (n_parts * unit) != 0;
     });
     return found == weights.end() ? nullptr : &*found;
