@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
+#include "kv/page_pool.h"
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
 
@@ -90,9 +91,8 @@ class Memories {
 
   private:
     static uint64_t kv_bytes(const Place& place, const EngineSizes& sizes) {
-        const int64_t n_pages = (sizes.n_kv_tokens + k_kv_page_tokens - 1) / k_kv_page_tokens;
         constexpr uint64_t k_limit = uint64_t{1} << 62;
-        const auto n = static_cast<uint64_t>(n_pages);
+        const auto n = static_cast<uint64_t>(kv::page_count(sizes.n_kv_tokens));
         return n > k_limit / place.page_bytes ? k_limit : n * place.page_bytes;
     }
 

@@ -39,7 +39,7 @@ class StepPlanner {
     StepPlanner(const model::Text& text, const EngineParams& params, std::shared_ptr<kv::PagePool> pool,
                 RequestLists& lists, Scheduler& scheduler);
 
-    // Starts the waiting requests that there is room for. One that has a failure then must be ended.
+    // Starts the waiting requests that fit. Afterwards the caller ends those that have a failure.
     void admit();
     // Plans a step of the running requests: rows for all answers, the rest for prompts.
     void plan();

@@ -59,7 +59,7 @@ void check_heads(int64_t tensor, const model::Config& config, std::span<const We
     }
 }
 
-// Returns a matrix of experts that cannot be cut into so many parts; null: all can.
+// Returns a matrix of experts that cannot be divided into n_parts parts; null: all can be.
 const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weights) {
     if (n_parts == 1) return nullptr;
     const auto found = std::ranges::find_if(weights, [n_parts](const WeightSpec& weight) {
