@@ -25,17 +25,19 @@ constexpr const char* k_status_names[] = {
     "MINIM_E_DEVICE_LOST",
     "MINIM_E_BUSY",
     "MINIM_E_INTERNAL",
+    "MINIM_E_PEER_LOST",
 };
 
 constexpr const char* k_reason_names[] = {
     "none", "truncated", "format", "limit", "type", "shape", "offset", "duplicate", "value", "io",
 };
 
-static_assert(std::size(k_status_names) == MINIM_E_INTERNAL + 1);
+static_assert(std::size(k_status_names) == MINIM_E_PEER_LOST + 1);
 static_assert(std::size(k_reason_names) == MINIM_REASON_IO + 1);
 static_assert(static_cast<int>(minim::Status::unsupported) == MINIM_E_UNSUPPORTED);
 static_assert(static_cast<int>(minim::Status::context_full) == MINIM_E_CONTEXT_FULL);
 static_assert(static_cast<int>(minim::Status::internal) == MINIM_E_INTERNAL);
+static_assert(static_cast<int>(minim::Status::peer_lost) == MINIM_E_PEER_LOST);
 static_assert(static_cast<int>(minim::Reason::duplicate) == MINIM_REASON_DUPLICATE);
 static_assert(static_cast<int>(minim::Reason::io) == MINIM_REASON_IO);
 

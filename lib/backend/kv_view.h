@@ -42,10 +42,19 @@ struct KvLayout {
 // Returns whether a KV cache may have the format: F32, F16, BF16, Q8_0 or Q4_0. A row of the last two is whole blocks of 32.
 bool is_kv_format(Format format) noexcept;
 
+// The number of a page in its pool. It stands for one block in the memory of each device that has a part of the layers.
+struct KvPage {
+    int32_t slab = 0;
+    int32_t index = 0;
+};
+
 // The pages of one sequence: position p is in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.
 struct KvSequence {
     const KvLayout* layout = nullptr;
     std::span<std::byte* const> pages;
+    // The numbers of these pages and of their pool, by which other processes find their own parts; empty: there are none.
+    std::span<const KvPage> numbers = {};
+    uint32_t pool = 0;
 };
 
 // A row of a batch: the token of `sequence` at `position`. If the layers of a model are on several devices, each has

@@ -26,6 +26,7 @@ enum class Status : int32_t {
     device_lost = 10,
     busy = 11,
     internal = 12,
+    peer_lost = 13,  // a rank, which the message names, has ended or does not answer
 };
 
 // The fault of a bad file; values equal the MINIM_REASON_* constants. `none` for every other error.

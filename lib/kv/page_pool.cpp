@@ -182,10 +182,10 @@ Page PagePool::take() noexcept {
     const auto slab = std::ranges::find_if(slabs_, [](const Slab& s) { return !s.free.empty(); });
     assert(slab != slabs_.end());
     Page page;
-    page.slab_ = static_cast<int32_t>(slab - slabs_.begin());
-    page.index_ = slab->free.back();
+    page.slab = static_cast<int32_t>(slab - slabs_.begin());
+    page.index = slab->free.back();
     slab->free.pop_back();
-    slab->n_holders[page.index_] = 1;
+    slab->n_holders[page.index] = 1;
     --state_.n_reserved;
     ++state_.n_in_use;
     return page;
@@ -193,8 +193,8 @@ Page PagePool::take() noexcept {
 
 std::byte* PagePool::place(const Page& page, size_t part) const noexcept {
     const std::lock_guard lock(mutex_);
-    const Slab& slab = slabs_[page.slab_];
-    return slab.memory[part]->data() + page.index_ * part_layouts_[part].page_bytes();
+    const Slab& slab = slabs_[page.slab];
+    return slab.memory[part]->data() + page.index * part_layouts_[part].page_bytes();
 }
 
 // The parts of a page follow each other on the host, as the layers of the whole layout do.
@@ -235,21 +235,21 @@ void PagePool::copy(const Page& from, const Page& to) const noexcept {
 
 void PagePool::share(const Page& page) noexcept {
     const std::lock_guard lock(mutex_);
-    ++slabs_[page.slab_].n_holders[page.index_];
+    ++slabs_[page.slab].n_holders[page.index];
 }
 
 bool PagePool::is_shared(const Page& page) const noexcept {
     const std::lock_guard lock(mutex_);
-    return slabs_[page.slab_].n_holders[page.index_] > 1;
+    return slabs_[page.slab].n_holders[page.index] > 1;
 }
 
 bool PagePool::release(const Page& page, bool keep_reserved) noexcept {
     const std::lock_guard lock(mutex_);
-    Slab& slab = slabs_[page.slab_];
-    int32_t& n_holders = slab.n_holders[page.index_];
+    Slab& slab = slabs_[page.slab];
+    int32_t& n_holders = slab.n_holders[page.index];
     assert(n_holders > 0);
     if (--n_holders > 0) return false;
-    slab.free.push_back(page.index_);  // does not allocate: every page of the slab was once in `free`
+    slab.free.push_back(page.index);  // does not allocate: every page of the slab was once in `free`
     --state_.n_in_use;
     if (keep_reserved) ++state_.n_reserved;
     drop_spare_slabs();

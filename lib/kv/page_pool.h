@@ -36,14 +36,7 @@ struct DeviceLayers {
     int64_t n_layer = 0;
 };
 
-class PagePool;
-
-// A handle of a page: it stands for one block in the memory of each part.
-class Page {
-    friend class PagePool;
-    int32_t slab_ = 0;
-    int32_t index_ = 0;
-};
+using Page = backend::KvPage;
 
 // Any thread.
 class PagePool {

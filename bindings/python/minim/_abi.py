@@ -47,6 +47,7 @@ class Status(Named):
     DEVICE_LOST = "device_lost", 10
     BUSY = "busy", 11
     INTERNAL = "internal", 12
+    PEER_LOST = "peer_lost", 13
 
 
 class Reason(Named):

@@ -32,6 +32,7 @@ pub const MINIM_E_CANCELLED: minim_status_code = 9;
 pub const MINIM_E_DEVICE_LOST: minim_status_code = 10;
 pub const MINIM_E_BUSY: minim_status_code = 11;
 pub const MINIM_E_INTERNAL: minim_status_code = 12;
+pub const MINIM_E_PEER_LOST: minim_status_code = 13;
 pub const MINIM_SPECIALS_EXACT: minim_specials = 0;
 pub const MINIM_SPECIALS_SAFE: minim_specials = 1;
 pub const MINIM_SPECIALS_NONE: minim_specials = 2;

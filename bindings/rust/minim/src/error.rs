@@ -26,6 +26,7 @@ pub enum Status {
     DeviceLost,
     Busy,
     Internal,
+    PeerLost,
 }
 
 /// The fault of a bad file.
@@ -58,6 +59,7 @@ impl Status {
             sys::MINIM_E_CANCELLED => Status::Cancelled,
             sys::MINIM_E_DEVICE_LOST => Status::DeviceLost,
             sys::MINIM_E_BUSY => Status::Busy,
+            sys::MINIM_E_PEER_LOST => Status::PeerLost,
             _ => Status::Internal,
         }
     }
