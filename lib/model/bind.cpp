@@ -12,6 +12,7 @@
 #include "layouts/layout.h"
 #include "model/roles.h"
 #include "model/tensor_names.h"
+#include "weights/narrow.h"
 
 namespace minim::model {
 namespace {
@@ -269,13 +270,6 @@ struct Found {
     }
 };
 
-WeightSpec rows_of(const WeightSpec& whole, int64_t first, int64_t count) {
-    WeightSpec part = whole;
-    part.source.offset += static_cast<uint64_t>(first * whole.row_bytes);
-    part.rows = count;
-    return part;
-}
-
 // Returns the weight for use one row at a time or in float.
 WeightSpec as_rows(WeightSpec spec) {
     spec.use = Use::rows;
@@ -290,9 +284,9 @@ void bind_qkv(Binder& binder, const Config& config, int64_t layer, Found& found)
     const int64_t q_rows = config.n_head * config.head_dim;
     const int64_t kv_rows = config.n_head_kv * config.head_dim;
     if (const auto qkv = binder.find_linear(names::fused_qkv(layer), q_rows + 2 * kv_rows, config.hidden)) {
-        found.add(Role::wq, layer, rows_of(*qkv, 0, q_rows));
-        found.add(Role::wk, layer, rows_of(*qkv, q_rows, kv_rows));
-        found.add(Role::wv, layer, rows_of(*qkv, q_rows + kv_rows, kv_rows));
+        found.add(Role::wq, layer, weights::rows_of(*qkv, {0, q_rows}));
+        found.add(Role::wk, layer, weights::rows_of(*qkv, {q_rows, kv_rows}));
+        found.add(Role::wv, layer, weights::rows_of(*qkv, {q_rows + kv_rows, kv_rows}));
         return;
     }
     const auto linear = [&](names::Part part, int64_t rows) {

@@ -18,8 +18,8 @@ constexpr int64_t k_assembled_rows = 8;
 
 // Returns the first byte of a run in the checkpoint's files.
 std::tuple<int32_t, uint64_t> file_position(const Run& run) {
-    const WeightSource& source = run.weight->source;
-    return {source.tensor->part, source.tensor->offset + source.offset + run.from};
+    const checkpoint::Tensor& tensor = *run.weight->source.tensor;
+    return {tensor.part, tensor.offset + run.weight->source_at(run.from)};
 }
 
 }  // namespace

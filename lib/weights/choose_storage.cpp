@@ -21,9 +21,15 @@ bool packs_any(const DeviceWeights& part) {
     });
 }
 
-bool has_assembled(const DeviceWeights& part) {
+// Returns whether no file has some of the weights as kernels read them.
+bool has_made(const DeviceWeights& part) {
     return std::ranges::any_of(part.weights,
-                               [](const WeightSpec* weight) { return weight->source.assembled != nullptr; });
+                               [](const WeightSpec* weight) { return !weight->is_contiguous(); });
+}
+
+bool has_cut(const DeviceWeights& part) {
+    return std::ranges::any_of(part.weights,
+                               [](const WeightSpec* weight) { return weight->source.columns.has_value(); });
 }
 
 void check_packed_file(std::span<const DeviceWeights> parts, std::optional<HostStorage> residence,
@@ -43,18 +49,22 @@ Storage host_storage(std::span<const DeviceWeights> parts, std::optional<HostSto
                      const Logger& log) {
     uint64_t bytes = 0;
     bool packs = false;
-    bool assembles = false;
+    bool makes = false;
+    bool cuts = false;
     for (const DeviceWeights& part : parts) {
         if (!is_on_host(part)) continue;
         bytes += part.bytes();
         packs |= packs_any(part);
-        assembles |= has_assembled(part);
+        makes |= has_made(part);
+        cuts |= has_cut(part);
     }
-    if (assembles) {
+    if (makes) {
         if (residence == HostStorage::mapped)
             log.warning(
-                "weights of several tensors each are copied, not mapped: their codes and scales are brought "
-                "together");
+                "{}",
+                cuts ? "weights are copied, not mapped: this rank has some of their columns"
+                     : "weights of several tensors each are copied, not mapped: their codes and scales are "
+                       "brought together");
         return Storage::memory;
     }
     return choose_host_storage(residence, bytes, packs, log) == HostStorage::owned ? Storage::memory

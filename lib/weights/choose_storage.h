@@ -35,7 +35,8 @@ enum class Storage : uint8_t {
 // Chooses the storage of parts on the host. `residence`: requested by the caller. Without it, weights are copied if
 // packing makes the kernels faster and a tenth of the available memory stays free, for the KV cache and for other
 // programs. If they stay in their file because memory is short, a warning is logged. A packed file has the weights of
-// one backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws
+// one backend. Assembled tensors and parts of columns are always copied, with all weights of the host, because no file has them
+// in the form that kernels use. Throws
 // invalid if packed_file contradicts the parts or `residence`.
 std::vector<Storage> choose_storage(std::span<const DeviceWeights> parts,
                                     std::optional<checkpoint::HostStorage> residence,

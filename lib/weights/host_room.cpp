@@ -27,10 +27,10 @@ size_t layers_to_offload(const std::map<int32_t, uint64_t>& expert_bytes, uint64
 
 void check_host_room(const DeviceWeights& part, uint64_t needed, uint64_t available) {
     if (needed <= available) return;
-    bool is_assembled = false;
+    bool is_contiguous = true;
     std::map<int32_t, uint64_t> expert_bytes;  // of each layer
     for (const WeightSpec* weight : part.weights) {
-        is_assembled |= weight->source.assembled != nullptr;
+        is_contiguous &= weight->is_contiguous();
         if (weight->is_expert()) expert_bytes[weight->layer] += weight->bytes();
     }
     const size_t n_layers = layers_to_offload(expert_bytes, needed - available);
@@ -43,7 +43,7 @@ void check_host_room(const DeviceWeights& part, uint64_t needed, uint64_t availa
         text += format_text("they fit with the experts of {} of {} layers on devices, or ", n_layers,
                             expert_bytes.size());
     text += format_text("mapped from {} they need no memory of the process",
-                        is_assembled ? "a packed file" : "their file");
+                        is_contiguous ? "their file" : "a packed file");
     ErrorFacts facts;
     facts.requested = needed > INT64_MAX ? INT64_MAX : static_cast<int64_t>(needed);
     facts.available = static_cast<int64_t>(available);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -9,23 +10,69 @@
 namespace minim::weights {
 namespace {
 
+// The most bytes of whole rows that are read at a time to cut columns out of them, or one group of rows that are assembled together.
+constexpr int64_t k_cut_bytes = int64_t{128} << 10;
+
 bool is_widened(const WeightSpec& weight) {
     return weight.use == Use::vector && weight.source.tensor->format != weight.format;
+}
+
+// Reads bytes of the source.
+void read_source(const checkpoint::Checkpoint& checkpoint, const WeightSource& source, uint64_t at,
+                 std::span<std::byte> out) {
+    if (source.assembled != nullptr) return layouts::read_assembled(checkpoint, *source.assembled, at, out);
+    checkpoint.read(*source.tensor, at, out);
+}
+
+// Reads some elements of a vector of another type. All of it is converted: it has some thousand numbers.
+void read_widened(const checkpoint::Checkpoint& checkpoint, const WeightSpec& weight, uint64_t at,
+                  std::span<std::byte> out) {
+    const Format format = *weight.source.tensor->format;
+    std::vector<std::byte> stored(row_bytes(format, weight.cols));
+    checkpoint.read(*weight.source.tensor, weight.source.offset, stored);
+    std::vector<float> values(weight.cols);
+    traits(format).decode_row(stored.data(), weight.cols, values.data());
+    std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + at, out.size());
+}
+
+// Copies bytes [from, from + out.size()) of a row of the weight out of a row of its source.
+void cut_row(const WeightSpec& weight, const std::byte* source_row, int64_t from, std::span<std::byte> out) {
+    const int64_t header = traits(weight.format).row_header_bytes;
+    const int64_t n_of_header = std::clamp<int64_t>(header - from, 0, std::ssize(out));
+    std::copy_n(source_row + from, n_of_header, out.begin());
+    const int64_t block_at = weight.source.columns->first_byte + from + n_of_header - header;
+    std::copy_n(source_row + block_at, std::ssize(out) - n_of_header, out.begin() + n_of_header);
+}
+
+void read_columns(const checkpoint::Checkpoint& checkpoint, const WeightSpec& weight, uint64_t at,
+                  std::span<std::byte> out) {
+    const int64_t source_bytes = weight.source_row_bytes();
+    const int64_t begin = static_cast<int64_t>(at);
+    const int64_t end = begin + std::ssize(out);
+    const int64_t end_row = (end + weight.row_bytes - 1) / weight.row_bytes;
+    constexpr int64_t k_together = layouts::k_rows_together;
+    const int64_t n_at_once = std::max<int64_t>(k_cut_bytes / source_bytes / k_together, 1) * k_together;
+    const int64_t first_row = begin / weight.row_bytes;
+    std::vector<std::byte> rows(std::min(n_at_once, end_row - first_row) * source_bytes);
+    for (int64_t first = first_row; first < end_row; first += n_at_once) {
+        const int64_t n = std::min(n_at_once, end_row - first);
+        const uint64_t source_at = weight.source.offset + static_cast<uint64_t>(first * source_bytes);
+        read_source(checkpoint, weight.source, source_at, std::span(rows).first(n * source_bytes));
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t row_at = (first + i) * weight.row_bytes;
+            const int64_t from = std::max(begin, row_at);
+            const int64_t count = std::min(end, row_at + weight.row_bytes) - from;
+            cut_row(weight, rows.data() + i * source_bytes, from - row_at, out.subspan(from - begin, count));
+        }
+    }
 }
 
 }  // namespace
 
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
-    const WeightSource& source = weight.source;
-    if (source.assembled != nullptr)
-        return layouts::read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
-    if (!is_widened(weight)) return checkpoint_->read(*source.tensor, source.offset + at, out);
-    // The weight is a vector of another type. All of it is converted: it has some thousand numbers.
-    std::vector<std::byte> stored(source.tensor->bytes);
-    checkpoint_->read(*source.tensor, 0, stored);
-    std::vector<float> values(weight.cols);
-    traits(*source.tensor->format).decode_row(stored.data(), weight.cols, values.data());
-    std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + at, out.size());
+    if (weight.source.columns) return read_columns(*checkpoint_, weight, at, out);
+    if (is_widened(weight)) return read_widened(*checkpoint_, weight, at, out);
+    read_source(*checkpoint_, weight.source, weight.source.offset + at, out);
 }
 
 float Reader::factor(const WeightSpec& weight) const {
@@ -40,7 +87,7 @@ float Reader::factor(const WeightSpec& weight) const {
 
 const std::byte* Reader::mapped(const WeightSpec& weight) const {
     const WeightSource& source = weight.source;
-    if (source.assembled != nullptr || is_widened(weight)) return nullptr;
+    if (!weight.is_contiguous() || is_widened(weight)) return nullptr;
     const std::byte* data = checkpoint_->data(*source.tensor) + source.offset;
     const bool is_misplaced =
         weight.use == Use::vector && reinterpret_cast<uintptr_t>(data) % alignof(float) != 0;
@@ -50,7 +97,10 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
 void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
     const WeightSource& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return;
-    checkpoint_->read_ahead(*source.tensor, source.offset + at, bytes);
+    const uint64_t from = weight.source_at(at);
+    const uint64_t end =
+        source.columns ? weight.source_at(at + bytes - 1) + source.columns->row_bytes : from + bytes;
+    checkpoint_->read_ahead(*source.tensor, from, end - from);
 }
 
 }  // namespace minim::weights

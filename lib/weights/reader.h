@@ -19,15 +19,15 @@ class Reader {
     Reader() = default;
     explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
 
-    // Reads bytes [at, at + out.size()) of the weight. Throws what reading the file throws, and format if an assembled
-    // matrix holds NaN.
+    // Reads bytes [at, at + out.size()) of the weight. Columns are cut out of whole rows, some of which are in memory at a time.
+    // Throws what reading the file throws, and format if an assembled matrix holds NaN.
     void read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const;
 
     // Returns the factor of the whole matrix. Throws format if that of an assembled matrix is negative or not finite.
     float factor(const WeightSpec& weight) const;
 
     // Returns the mapped bytes of the weight, or null if the file does not have them in the form of the spec:
-    // assembled matrices, and vectors of another type or without the alignment of a float. The checkpoint must be mapped.
+    // assembled matrices, parts of columns, and vectors of another type or without the alignment of a float. The checkpoint must be mapped.
     const std::byte* mapped(const WeightSpec& weight) const;
 
     // Asks the system to read bytes of the weight ahead of their use. Advice only.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "checkpoint/tensor.h"
 #include "format/format.h"
@@ -22,6 +23,12 @@ enum class Use : uint8_t {
     vector,   // floats: norms and biases
 };
 
+// Where the columns of a weight are in the rows of its source, if that has more columns.
+struct ColumnCut {
+    int64_t first_byte = 0;  // of the first block in a row
+    int64_t row_bytes = 0;   // of a row of the source
+};
+
 // The source of a weight's bytes.
 struct WeightSource {
     const checkpoint::Tensor* tensor = nullptr;  // has the rows, or the codes of an assembled matrix
@@ -31,6 +38,8 @@ struct WeightSource {
     // The factor of the whole matrix is element `factor_index` of this tensor; null: 1.
     const checkpoint::Tensor* factor = nullptr;
     int64_t factor_index = 0;
+    // Set for some columns of a matrix (narrow.h): each row is cut out of one of the source. Row headers stay.
+    std::optional<ColumnCut> columns = {};
 };
 
 // A matrix of `rows` outputs and `cols` inputs, or a vector: one row of float.
@@ -47,6 +56,18 @@ struct WeightSpec {
 
     uint64_t bytes() const noexcept { return static_cast<uint64_t>(rows * row_bytes); }
     bool is_expert() const noexcept { return expert >= 0; }
+    // Returns whether the source has the bytes as the weight has them: rows one after the other.
+    bool is_contiguous() const noexcept { return source.assembled == nullptr && !source.columns; }
+    // Returns the bytes of a row of the source.
+    int64_t source_row_bytes() const noexcept {
+        return source.columns ? source.columns->row_bytes : row_bytes;
+    }
+    // Returns the position in the source of the row that has byte `at` of the weight; of the byte itself if no columns are cut.
+    uint64_t source_at(uint64_t at) const noexcept {
+        if (!source.columns) return source.offset + at;
+        return source.offset +
+               at / static_cast<uint64_t>(row_bytes) * static_cast<uint64_t>(source_row_bytes());
+    }
 };
 
 }  // namespace minim::weights

@@ -10,7 +10,7 @@
 #include "layouts/layout.h"
 #include "support/catch.h"
 #include "support/helpers.h"
-#include "support/safetensors_folder.h"
+#include "support/packed_matrices.h"
 #include "support/temporary_folder.h"
 
 using namespace minim;
@@ -18,91 +18,8 @@ using namespace minim::test;
 
 namespace {
 
-constexpr int64_t k_rows = 152;
-constexpr int64_t k_cols = 256;
-
-Stored bytes_of(const std::string& type, const std::vector<int64_t>& shape, size_t bytes, uint32_t seed) {
-    std::mt19937 random(seed);
-    Stored stored = {type, shape, std::vector<std::byte>(bytes)};
-    for (std::byte& byte : stored.data) byte = static_cast<std::byte>(random() % 0x7FU);
-    return stored;
-}
-
-Stored floats(const std::vector<int64_t>& shape, size_t count) {
-    std::vector<float> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = 0.25F + static_cast<float>(i);
-    return stored(shape, values.data());
-}
-
-Folder fp8(const Stored& scales, const char* name = "X.weight_scale_inv") {
-    return {{"X.weight", bytes_of("F8_E4M3", {k_rows, k_cols}, k_rows * k_cols, 1)}, {name, scales}};
-}
-
-Folder nvfp4() {
-    const float factor = 0.5F;
-    return {{"X.weight", bytes_of("U8", {k_rows, k_cols / 2}, k_rows * k_cols / 2, 2)},
-            {"X.weight_scale", bytes_of("F8_E4M3", {k_rows, k_cols / 16}, k_rows * k_cols / 16, 3)},
-            {"X.weight_scale_2", stored({}, &factor)},
-            {"X.input_scale", stored({}, &factor)}};
-}
-
-Folder packed_nvfp4() {
-    Folder folder = nvfp4();
-    const float divisor = 4.0F;
-    folder["X.weight_packed"] = folder.at("X.weight");
-    folder["X.weight_global_scale"] = stored({1}, &divisor);
-    folder.erase("X.weight");
-    folder.erase("X.weight_scale_2");
-    return folder;
-}
-
-Folder mxfp4() {
-    return {{"X.weight_packed", bytes_of("U8", {k_rows, k_cols / 2}, k_rows * k_cols / 2, 4)},
-            {"X.weight_scale", bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)}};
-}
-
-Folder awq() {
-    return {{"X.qweight", bytes_of("I32", {k_cols, k_rows / 8}, k_rows * k_cols / 2, 6)},
-            {"X.qzeros", bytes_of("I32", {k_cols / 128, k_rows / 8}, k_cols / 128 * k_rows / 2, 7)},
-            {"X.scales", bytes_of("F16", {k_cols / 128, k_rows}, k_cols / 128 * k_rows * 2, 8)}};
-}
-
-// Returns a tensor of numbers near 1, in F16, BF16 or F32.
-Stored half_floats(const std::string& type, const std::vector<int64_t>& shape, size_t count) {
-    Stored stored = {type, shape, {}};
-    for (size_t i = 0; i < count; ++i) {
-        const float value = 1.0F + static_cast<float>(i % 64) / 64.0F;
-        const uint16_t bits = type == "F16" ? float_to_f16(value) : float_to_bf16(value);
-        if (type == "F32") {
-            const auto bytes = std::as_bytes(std::span(&value, 1));
-            stored.data.insert(stored.data.end(), bytes.begin(), bytes.end());
-        } else {
-            const auto bytes = std::as_bytes(std::span(&bits, 1));
-            stored.data.insert(stored.data.end(), bytes.begin(), bytes.end());
-        }
-    }
-    return stored;
-}
-
-// Returns a symmetric INT4 matrix as compressed-tensors stores it.
-Folder int4(int64_t group, const std::string& scale_type = "BF16") {
-    return {{"X.weight_packed", bytes_of("I32", {k_rows, k_cols / 8}, k_rows * k_cols / 2, 6)},
-            {"X.weight_scale", half_floats(scale_type, {k_rows, k_cols / group},
-                                           static_cast<size_t>(k_rows * k_cols / group))}};
-}
-
-// Returns a matrix as GPTQ stores it, with zero points and inputs in order.
-Folder gptq(int64_t bits, int64_t group) {
-    const int64_t n_groups = k_cols / group;
-    Stored order = {"I32", {k_cols}, std::vector<std::byte>(k_cols * 4)};
-    for (int64_t k = 0; k < k_cols; ++k)
-        order.data[static_cast<size_t>(4 * k)] = static_cast<std::byte>(k / group);
-    const auto bytes = [&](int64_t count) { return static_cast<size_t>(count * bits / 8); };
-    return {{"X.qweight", bytes_of("I32", {k_cols * bits / 32, k_rows}, bytes(k_rows * k_cols), 6)},
-            {"X.qzeros", bytes_of("I32", {n_groups, k_rows * bits / 32}, bytes(n_groups * k_rows), 7)},
-            {"X.scales", half_floats("F16", {n_groups, k_rows}, static_cast<size_t>(n_groups * k_rows))},
-            {"X.g_idx", order}};
-}
+constexpr int64_t k_rows = MatrixShape{}.rows;
+constexpr int64_t k_cols = MatrixShape{}.cols;
 
 // A checkpoint file with one matrix X, and an odd number of bytes before it.
 struct Opened {
@@ -163,7 +80,7 @@ TEST_CASE("the tensors beside a weight show how it is packed") {
     CHECK(is(fp8(floats({k_rows, 1}, k_rows)), Method::fp8));
     CHECK(is(fp8(floats({}, 1)), Method::fp8));
     CHECK(is(fp8(floats({1}, 1)), Method::fp8));
-    CHECK(is(fp8(bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)), Method::mxfp8, 32));
+    CHECK(is(mxfp8(), Method::mxfp8, 32));
     CHECK(is(nvfp4(), Method::nvfp4, 16));
     CHECK(is(packed_nvfp4(), Method::nvfp4, 16));
     CHECK(is(mxfp4(), Method::mxfp4, 32));

@@ -54,6 +54,9 @@ TEST_CASE("weights that do not fit in host memory are refused with what would fi
     refusal_with(499, "499 bytes available; mapped from their file they need no memory of the process");
     weights.specs.back().source.assembled = std::make_shared<const layouts::AssembledRows>();
     refusal_with(499, "mapped from a packed file");
+    weights.specs.back().source.assembled = nullptr;
+    weights.specs.back().source.columns = ColumnCut{.first_byte = 0, .row_bytes = 2000};
+    refusal_with(499, "mapped from a packed file");
 }
 
 TEST_CASE("the refusal of weights has the bytes as facts") {
