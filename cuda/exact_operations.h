@@ -51,14 +51,29 @@ class ExactOperations : public CudaDevice {
         });
     }
 
+    void head_squares(Scratch& scratch, const AttendArgs& args, float* squares) const override {
+        Stream& s = to_write(scratch);
+        launch(s, [&] {
+            exact::head_squares(s.stream, args.q, args.n_head * args.head_dim, args.k,
+                                args.n_head_kv * args.head_dim, args.n, squares);
+        });
+    }
+
     void attend(Scratch& scratch, const AttendArgs& args) const override {
         if (args.n == 0) return;
         Stream& s = to_write(scratch);
         const exact::Cache cache = put_cache(s, args);
-        const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
+        // squares: of the first row, in every second place; null without AttendArgs::squares.
+        const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head, const float* squares,
+                                 int64_t n_head_all) {
             const int64_t n_norms = args.n * n_head * args.head_dim / weight.size;
             launch(s, [&] {
-                exact::norm(s.stream, heads, n_norms, weight.data, weight.size, args.norm_eps, heads);
+                if (squares == nullptr) {
+                    exact::norm(s.stream, heads, n_norms, weight.data, weight.size, args.norm_eps, heads);
+                } else {
+                    exact::norm_divided(s.stream, heads, args.n, squares, n_head_all * args.head_dim,
+                                        weight.data, weight.size, args.norm_eps, heads);
+                }
             });
             launch(s, [&] {
                 exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, cache.position,
@@ -66,8 +81,10 @@ class ExactOperations : public CudaDevice {
                               args.rows[0].sequence->layout->rotates_keys());
             });
         };
-        prepare(args.q, args.q_norm, args.n_head);
-        prepare(args.k, args.k_norm, args.n_head_kv);
+        const float* squares = args.squares;
+        prepare(args.q, args.q_norm, args.n_head, squares, args.n_head_all);
+        prepare(args.k, args.k_norm, args.n_head_kv, squares == nullptr ? nullptr : squares + 1,
+                args.n_head_kv_all);
         launch(s, [&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
         launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
     }
@@ -87,10 +104,13 @@ class ExactOperations : public CudaDevice {
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const ExpertWeights& weights, float* y) const override {
-        float* slots = own(scratch).work.output;
-        expert_slots(scratch, h, n, ids, n_used, weights, slots);
-        add_slots(scratch, slots, gates, n, n_used, weights.down.rows, y);
+                 int64_t n_used, const ExpertWeights& weights, float* y, bool add) const override {
+        Stream& s = to_write(scratch);
+        expert_slots(scratch, h, n, ids, n_used, weights, s.work.output);
+        launch(s, [&] {
+            exact::add_slots(s.stream, s.work.output, gates, n, n_used, weights.down.rows, y,
+                             {ids, weights.places, add});
+        });
     }
 
     void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
@@ -113,7 +133,9 @@ class ExactOperations : public CudaDevice {
     void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override {
         Stream& s = to_write(scratch);
-        launch(s, [&] { exact::add_slots(s.stream, out, gates, n, n_used, hidden, y); });
+        launch(s, [&] {
+            exact::add_slots(s.stream, out, gates, n, n_used, hidden, y, {nullptr, nullptr, true});
+        });
     }
 
     bool makes_top_k() const noexcept override { return true; }

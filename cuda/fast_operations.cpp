@@ -87,7 +87,7 @@ class FastOperations : public ExactOperations {
     }
 
     void attend(Scratch& scratch, const AttendArgs& args) const override {
-        if (args.q_norm.size != args.n_head * args.head_dim ||
+        if (args.squares != nullptr || args.q_norm.size != args.n_head * args.head_dim ||
             !fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
             return ExactOperations::attend(scratch, args);
         if (args.n == 0) return;
@@ -109,14 +109,14 @@ class FastOperations : public ExactOperations {
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const ExpertWeights& weights, float* y) const override {
+                 int64_t n_used, const ExpertWeights& weights, float* y, bool adds) const override {
         if (n > 0 && has_table(scratch, weights))
-            add(scratch, ExpertsCall{h, n, ids, n_used, ExpertViews(weights), gates, y});
+            add(scratch, ExpertsCall{h, n, ids, n_used, ExpertViews(weights), gates, y, adds});
     }
 
     void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                       const ExpertWeights& weights, float* out) const override {
-        experts(scratch, h, n, ids, nullptr, n_used, weights, out);
+        experts(scratch, h, n, ids, nullptr, n_used, weights, out, false);
     }
 
   private:

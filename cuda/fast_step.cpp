@@ -341,11 +341,12 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
                            s.fast_work.halved_slots, 1};
     if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);
     if (adds_at_once(call.weights, slots)) {
-        const SlotSums sums = {call.gates, call.n_used, call.out, s.fast_work.arrived};
+        const SlotSums sums = {call.gates, call.n_used, call.out, call.adds, s.fast_work.arrived};
         return multiply_slots(s, down, is_packed, activated, slots, s.work.output, &sums);
     }
     multiply_slots(s, down, is_packed, activated, slots, s.work.output);
-    exact::add_slots(s.stream, s.work.output, call.gates, call.n, call.n_used, down.rows, call.out);
+    exact::add_slots(s.stream, s.work.output, call.gates, call.n, call.n_used, down.rows, call.out,
+                     {call.ids, down.places, call.adds});
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ struct ExpertsCall {
     int64_t n_used;
     ExpertViews weights;
     const float* gates;  // null: the slots are not added up
-    float* out;          // [n, hidden], added to; without gates [n * n_used, hidden]
+    float* out;          // [n, hidden]; without gates [n * n_used, hidden]
+    bool adds;           // to out; not read without gates
 };
 
 struct Operation {

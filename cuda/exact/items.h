@@ -58,6 +58,19 @@ struct EmbedItem {
     }
 };
 
+MINIM_HOST_DEVICE double sum_squares(const float* x, int64_t size) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum;
+}
+
+// h = x / sqrt(mean + eps) * weight
+MINIM_HOST_DEVICE void normalise(const float* x, double mean, const float* weight, int64_t size, float eps,
+                                 float* h) {
+    const auto factor = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
+    for (int64_t i = 0; i < size; ++i) h[i] = x[i] * factor * weight[i];
+}
+
 // A row.
 struct NormItem {
     const float* x;
@@ -66,12 +79,37 @@ struct NormItem {
     float eps;
     float* h;
     MINIM_HOST_DEVICE void operator()(int64_t row) const {
-        const float* from = x + row * size;
-        double sum = 0.0;
-        for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(from[i]) * static_cast<double>(from[i]);
-        const double mean = sum / static_cast<double>(size);
-        const auto factor = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
-        for (int64_t i = 0; i < size; ++i) h[row * size + i] = from[i] * factor * weight[i];
+        const double mean = sum_squares(x + row * size, size) / static_cast<double>(size);
+        normalise(x + row * size, mean, weight, size, eps, h + row * size);
+    }
+};
+
+// The sum of squares of a row of q (even items) or of k.
+struct SquaresItem {
+    const float* q;
+    int64_t q_size;
+    const float* k;
+    int64_t k_size;
+    float* squares;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t row = item / 2;
+        squares[item] = static_cast<float>(item % 2 == 0 ? sum_squares(q + row * q_size, q_size)
+                                                         : sum_squares(k + row * k_size, k_size));
+    }
+};
+
+// A row, whose mean square is that of the heads of all ranks.
+struct NormDividedItem {
+    const float* x;
+    const float* squares;  // of row i: squares[2 i]
+    int64_t n_squares;
+    const float* weight;
+    int64_t size;
+    float eps;
+    float* h;
+    MINIM_HOST_DEVICE void operator()(int64_t row) const {
+        const double mean = static_cast<double>(squares[2 * row]) / static_cast<double>(n_squares);
+        normalise(x + row * size, mean, weight, size, eps, h + row * size);
     }
 };
 
@@ -238,11 +276,14 @@ struct AddSlotsItem {
     int64_t n_used;
     int64_t hidden;
     float* y;
+    SlotSum which;
     MINIM_HOST_DEVICE void operator()(int64_t item) const {
         const int64_t row = item / hidden;
-        float sum = y[item];
-        for (int64_t slot = row * n_used; slot < (row + 1) * n_used; ++slot)
+        float sum = which.add ? y[item] : 0.0F;
+        for (int64_t slot = row * n_used; slot < (row + 1) * n_used; ++slot) {
+            if (which.places != nullptr && which.places[which.ids[slot]].gate == nullptr) continue;
             sum += rounded_product(gates[slot], output[slot * hidden + item % hidden]);
+        }
         y[item] = sum;
     }
 };

@@ -87,8 +87,20 @@ void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_
            int64_t n_slots, float* y, int64_t y_stride);
 // gate = silu(gate) * up
 void activate(Stream stream, float* gate, const float* up, int64_t count);
-// y += sum over slots, in their order, of gate * output
+// squares [n, 2] = the sums of squares of the rows of q [n, q_size] and of k [n, k_size]
+void head_squares(Stream stream, const float* q, int64_t q_size, const float* k, int64_t k_size, int64_t n,
+                  float* squares);
+// h = x / sqrt(squares[2 i] / n_squares + eps) * weight, for row i of n
+void norm_divided(Stream stream, const float* x, int64_t n, const float* squares, int64_t n_squares,
+                  const float* weight, int64_t size, float eps, float* h);
+// Which slots are added up, and to what.
+struct SlotSum {
+    const int32_t* ids;                  // [n, n_used], read with `places`
+    const backend::ExpertPlace* places;  // slots whose expert is not here are left out; null: all are added
+    bool add;                            // to y, else to 0
+};
+// y [n, hidden] = or += sum over slots, in their order, of gate * output
 void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,
-               int64_t hidden, float* y);
+               int64_t hidden, float* y, const SlotSum& sum);
 
 }  // namespace minim::cuda::exact

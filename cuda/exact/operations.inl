@@ -58,9 +58,19 @@ void activate(Stream stream, float* gate, const float* up, int64_t count) {
     launch(stream, count, ActivateItem{gate, up});
 }
 
+void head_squares(Stream stream, const float* q, int64_t q_size, const float* k, int64_t k_size, int64_t n,
+                  float* squares) {
+    launch(stream, 2 * n, SquaresItem{q, q_size, k, k_size, squares});
+}
+
+void norm_divided(Stream stream, const float* x, int64_t n, const float* squares, int64_t n_squares,
+                  const float* weight, int64_t size, float eps, float* h) {
+    launch(stream, n, NormDividedItem{x, squares, n_squares, weight, size, eps, h});
+}
+
 void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,
-               int64_t hidden, float* y) {
-    launch(stream, n * hidden, AddSlotsItem{output, gates, n_used, hidden, y});
+               int64_t hidden, float* y, const SlotSum& sum) {
+    launch(stream, n * hidden, AddSlotsItem{output, gates, n_used, hidden, y, sum});
 }
 
 }  // namespace minim::cuda::exact

@@ -461,8 +461,8 @@ struct ActivateFewKernel {
     }
 };
 
-// 32 rows of a slot's product, if its expert is here. If slots are summed, the experts of all slots are here, and the last
-// block of a row's slots computes the sum.
+// 32 rows of a slot's product, if its expert is here. If slots are summed, the product of a slot whose expert is not here
+// is 0, and the last block of a row's slots computes the sum.
 template <class P>
 struct ProjectFewKernel {
     using Stages = PanelStages<P, 1, 1>;
@@ -486,27 +486,42 @@ struct ProjectFewKernel {
         // had been written. A multiprocessor's own cache may still have the ids of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
         const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));
-        if (expert.data == nullptr) return;  // the whole block returns
+        const bool is_here = expert.data != nullptr;
+        if (!is_here && sums.gates == nullptr) return;  // the whole block returns
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
+        const bool has_row = t.index() < 32 && t.index() < rows;
+        float product = 0.0F;
+        if (is_here) {
+            product = multiply(t, slot, expert, first_row, rows) * expert.scale;
+        } else {
+            t.wait_for_inputs();
+        }
+        if (has_row) output[int64_t{slot} * experts.rows + first_row + t.index()] = product;
+        if (sums.gates == nullptr) return;
+        const auto n_used = static_cast<int>(sums.n_used);
+        const int row = slot / n_used;
+        int32_t* arrived = sums.arrived + row * sum_counters(experts.rows) + t.block();
+        auto* is_last = reinterpret_cast<int32_t*>(t.shared() + Stages::k_sums_at) + 32;
+        if (!is_last_block(t, arrived, n_used, is_last) || !has_row) return;
+        const exact::AddSlotsItem add = {output,       sums.gates, n_used,
+                                         experts.rows, sums.y,     {nullptr, nullptr, sums.add}};
+        add(row * experts.rows + first_row + t.index());
+    }
+
+  private:
+    // Returns the product of the thread's row, without the expert's scale; only in the first 32 threads.
+    template <class T>
+    MINIM_DEVICE float multiply(T& t, int slot, const exact::ExpertRows& expert, int64_t first_row,
+                                int64_t rows) const {
         const auto* data = reinterpret_cast<const std::byte*>(expert.data) + first_row * experts.row_bytes;
         PanelWork<2, 1> work = {};
         work.cols = experts.cols;
         work.input[0] = input + slot / static_cast<int>(slots_a_row) * q8_blocks(experts.cols);
         work.panel[0] = data;
         work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * experts.row_bytes : data;
-        float* products = multiply_panels<P, 1, 1>(t, work);
-        const bool has_row = t.index() < 32 && t.index() < rows;
-        if (has_row)
-            output[int64_t{slot} * experts.rows + first_row + t.index()] = products[t.index()] * expert.scale;
-        if (sums.gates == nullptr) return;
-        const auto n_used = static_cast<int>(sums.n_used);
-        const int row = slot / n_used;
-        int32_t* arrived = sums.arrived + row * sum_counters(experts.rows) + t.block();
-        auto* is_last = reinterpret_cast<int32_t*>(products + 32);
-        if (!is_last_block(t, arrived, n_used, is_last) || !has_row) return;
-        const exact::AddSlotsItem add = {output, sums.gates, n_used, experts.rows, sums.y};
-        add(row * experts.rows + first_row + t.index());
+        const float* products = multiply_panels<P, 1, 1>(t, work);
+        return t.index() < 32 ? products[t.index()] : 0.0F;
     }
 };
 

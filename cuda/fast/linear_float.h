@@ -309,8 +309,8 @@ struct ActivateFloatKernel {
     }
 };
 
-// Two rows per warp of a slot whose expert is here. If slots are summed, the experts of all slots are here, and the last
-// block of a row's slots computes the sum.
+// Two rows per warp of a slot whose expert is here. If slots are summed, the product of a slot whose expert is not here is
+// 0, and the last block of a row's slots computes the sum.
 template <class Block>
 struct ProjectFloatKernel {
     static constexpr int k_threads = 128;
@@ -333,13 +333,16 @@ struct ProjectFloatKernel {
         const int64_t first = int64_t{t.block_y()} * k_rows;
         const int64_t row = first + t.index() / 32 * 2;
         const exact::ExpertRows expert = rows_of(experts, ids[slot]);
-        if (expert.data == nullptr) return;  // the whole block returns
+        const bool is_here = expert.data != nullptr;
+        if (!is_here && sums.gates == nullptr) return;  // the whole block returns
         if (row < experts.rows) {
             const bool has_second = row + 1 < experts.rows;
-            const uint8_t* weights = expert.data + row * experts.row_bytes;
-            const TwoSums sum =
-                multiply_two_rows<Block>(t, weights, weights + (has_second ? experts.row_bytes : 0),
-                                         experts.cols, x + slot / slots_a_row * experts.cols);
+            TwoSums sum = {};
+            if (is_here) {
+                const uint8_t* weights = expert.data + row * experts.row_bytes;
+                sum = multiply_two_rows<Block>(t, weights, weights + (has_second ? experts.row_bytes : 0),
+                                               experts.cols, x + slot / slots_a_row * experts.cols);
+            }
             if (t.index() % 32 == 0) {
                 float* out = y + slot * experts.rows + row;
                 out[0] = sum.of[0] * expert.scale;
@@ -351,7 +354,8 @@ struct ProjectFloatKernel {
         int32_t* arrived = sums.arrived + input_row * sum_counters(experts.rows) + t.block_y();
         auto* is_last = reinterpret_cast<int32_t*>(t.shared());
         if (!is_last_block(t, arrived, static_cast<int32_t>(sums.n_used), is_last)) return;
-        const exact::AddSlotsItem add = {y, sums.gates, sums.n_used, experts.rows, sums.y};
+        const exact::AddSlotsItem add = {
+            y, sums.gates, sums.n_used, experts.rows, sums.y, {nullptr, nullptr, sums.add}};
         if (t.index() < k_rows && first + t.index() < experts.rows)
             add(input_row * experts.rows + first + t.index());
     }

@@ -142,12 +142,13 @@ void linear_norm(Stream stream, const Products& products, const NormRow& norm);
 bool is_float(Format format);
 // `fixed`: one kernel for every n.
 void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
-// Adds up the slots' products in the same kernel: y [n_rows, rows] += gates * output, a row's n_used slots in their
-// order. All their experts are on this device.
+// Adds up the slots' products in the same kernel: y [n_rows, rows] = or += gates * output, a row's n_used slots in their
+// order. The outputs of slots whose expert is not on this device become 0.
 struct SlotSums {
     const float* gates;  // [n_slots]
     int64_t n_used;
     float* y;
+    bool add;
     int32_t* arrived;  // [n_rows, sum_counters(rows)], all 0 before and afterwards
 };
 MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {

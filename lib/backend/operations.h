@@ -42,6 +42,12 @@ struct AttendArgs {
     Vector k_norm;  // [n_head_kv * head_dim] or [head_dim]
     float norm_eps = 0.0F;
     std::span<const float> rope_frequency;  // [rotary_dim / 2]: theta^(-2i / rotary_dim)
+    // Of ranks that divide the heads of a layer, where one mean square is of the heads of all ranks. q_norm is then
+    // [n_head * head_dim] and k_norm [n_head_kv * head_dim], even if a rank has one head.
+    const float* squares =
+        nullptr;             // [n, 2]: sums of squares of q and of k over all ranks; null: all heads are here
+    int64_t n_head_all = 0;  // the heads of all ranks; not read without `squares`
+    int64_t n_head_kv_all = 0;
 };
 
 // Any thread.
@@ -79,6 +85,10 @@ class Operations {
     virtual void linear(Scratch& scratch, const float* h, int64_t n,
                         std::span<const LinearTask> tasks) const = 0;
 
+    // squares [n, 2] = the sums of squares of q and of k of each row, before normalisation. Reads only n, q, k, n_head,
+    // n_head_kv and head_dim. attend() with these sums, and all heads, computes the norms that it computes without them.
+    virtual void head_squares(Scratch& scratch, const AttendArgs& args, float* squares) const = 0;
+
     // QK-norm, partial rotary, KV store, causal grouped-query attention.
     virtual void attend(Scratch& scratch, const AttendArgs& args) const = 0;
 
@@ -90,11 +100,13 @@ class Operations {
     // x *= factor
     virtual void scale(Scratch& scratch, float* x, int64_t count, float factor) const = 0;
 
-    // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
+    // y [n, hidden] = or, with `add`, += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)). Slots
+    // whose expert is not on this device add nothing.
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                         int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+                         int64_t n_used, const ExpertWeights& weights, float* y, bool add) const = 0;
 
-    // The two steps of experts(), for layers whose experts are on several devices. A slot is row * n_used + choice.
+    // The two steps of experts() with `add`, for layers whose experts are on several devices. A slot is row * n_used +
+    // choice.
     // Computes out[slot] = down(silu(gate h) * (up h)) for slots whose expert is on this device; leaves the others
     // unchanged.
     virtual void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,

@@ -51,6 +51,29 @@ void store(const KernelTable& kernels, Format format, const float* values, int64
     }
 }
 
+// Normalises q and k of row i.
+void normalise_row(const KernelTable& kernels, const AttendArgs& args, int64_t i) {
+    float* q = args.q + i * args.n_head * args.head_dim;
+    float* k = args.k + i * args.n_head_kv * args.head_dim;
+    if (args.squares == nullptr) {
+        const auto norm = [&](float* heads, int64_t n_head, const backend::Vector& weight) {
+            for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
+                kernels.rms_norm(heads + at, weight.size, weight.data, args.norm_eps, heads + at);
+        };
+        norm(q, args.n_head, args.q_norm);
+        norm(k, args.n_head_kv, args.k_norm);
+        return;
+    }
+    assert(args.q_norm.size == args.n_head * args.head_dim);
+    assert(args.k_norm.size == args.n_head_kv * args.head_dim);
+    const auto norm = [&](float* heads, float squares, int64_t n_head_all, const backend::Vector& weight) {
+        const float mean = squares / static_cast<float>(n_head_all * args.head_dim);
+        kernels.normalise(heads, weight.size, mean, weight.data, args.norm_eps, heads);
+    };
+    norm(q, args.squares[2 * i], args.n_head_all, args.q_norm);
+    norm(k, args.squares[2 * i + 1], args.n_head_kv_all, args.k_norm);
+}
+
 // Normalises and rotates q and k of row i, and puts k and v into the row's page.
 void prepare_row(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args, int64_t i,
                  int32_t thread) {
@@ -60,12 +83,7 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     float* q = args.q + i * args.n_head * args.head_dim;
     float* k = args.k + i * args.n_head_kv * args.head_dim;
     const float* v = args.v + i * args.n_head_kv * args.head_dim;
-    const auto norm = [&](float* heads, int64_t n_head, const backend::Vector& weight) {
-        for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
-            machine.kernels.rms_norm(heads + at, weight.size, weight.data, args.norm_eps, heads + at);
-    };
-    norm(q, args.n_head, args.q_norm);
-    norm(k, args.n_head_kv, args.k_norm);
+    normalise_row(machine.kernels, args, i);
 
     const auto m = static_cast<int64_t>(args.rope_frequency.size());
     float* cosine = scratch.of(thread).rotation;
@@ -309,6 +327,15 @@ int64_t find_runs(const AttendArgs& args, int64_t longest, int32_t* first_row) {
 }
 
 }  // namespace
+
+void head_squares(const Machine& machine, const AttendArgs& args, float* squares) {
+    const int64_t q_size = args.n_head * args.head_dim;
+    const int64_t k_size = args.n_head_kv * args.head_dim;
+    machine.pool.run(args.n, [&](int64_t i, int32_t) {
+        squares[2 * i] = machine.kernels.sum_squares(args.q + i * q_size, q_size);
+        squares[2 * i + 1] = machine.kernels.sum_squares(args.k + i * k_size, k_size);
+    });
+}
 
 void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args) {
     assert(args.n <= scratch.limits.n_rows);

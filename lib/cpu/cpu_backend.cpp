@@ -115,6 +115,10 @@ class CpuBackend : public backend::HostDevice {
         cpu::linear(machine_for(n), own(scratch), h, n, tasks);
     }
 
+    void head_squares(backend::Scratch&, const backend::AttendArgs& args, float* squares) const override {
+        cpu::head_squares(machine_for(args.n), args, squares);
+    }
+
     void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override {
         cpu::attend(machine_for(args.n), own(scratch), args);
     }
@@ -125,8 +129,8 @@ class CpuBackend : public backend::HostDevice {
     }
 
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const backend::ExpertWeights& weights, float* y) const override {
-        cpu::experts(machine_for(n), own(scratch), h, n, ids, gates, n_used, weights, y);
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) const override {
+        cpu::experts(machine_for(n), own(scratch), h, n, ids, gates, n_used, weights, y, add);
     }
 
     void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,

@@ -59,7 +59,10 @@ struct ExpertTile {
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, int64_t tile_rows, const Task& task) {
-    const RowTiles tiles(stack.rows, stack.blocks.empty() ? nullptr : stack.blocks.front(), tile_rows);
+    // Experts that are not here have no blocks.
+    const backend::RowBlocks* blocks =
+        stack.blocks.empty() ? nullptr : stack.blocks[scratch.active_expert[0]];
+    const RowTiles tiles(stack.rows, blocks, tile_rows);
     TaskParts parts;
     for (int32_t part = 0; part < tiles.n_parts(); ++part) parts.add(n_active * tiles.count(part));
     const auto tile = [&](int32_t part, int64_t index) -> ExpertTile {
@@ -152,13 +155,18 @@ void for_each_piece(const Machine& machine, int64_t n, int64_t hidden, const Tas
     });
 }
 
-// y += gate * output, slot after slot of each row; output_of(slot) returns a slot's output.
+// y = or, with `add`, += sum of gate * output, slot after slot of each row. output_of(slot) returns a slot's output, or
+// null if the slot adds nothing.
 template <typename OutputOf>
 void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float* gates, int64_t n_used,
-                 const OutputOf& output_of, float* y) {
+                 const OutputOf& output_of, float* y, bool add) {
     for_each_piece(machine, n, hidden, [&](int64_t i, int64_t first, int64_t count) {
-        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot)
-            machine.kernels.add_scaled(output_of(slot) + first, gates[slot], count, y + i * hidden + first);
+        float* sums = y + i * hidden + first;
+        if (!add) std::fill_n(sums, count, 0.0F);
+        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot) {
+            const float* output = output_of(slot);
+            if (output != nullptr) machine.kernels.add_scaled(output + first, gates[slot], count, sums);
+        }
     });
 }
 
@@ -198,14 +206,15 @@ int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float
 }  // namespace
 
 void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
-             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y) {
-    if (n * n_used == 0) return;
+             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) {
+    if (n == 0) return;
     const int64_t hidden = weights.gate.cols;
     compute_entries(machine, scratch, h, n, ids, n_used, weights);
-    const auto output_of = [&](int64_t slot) {
+    const auto output_of = [&](int64_t slot) -> const float* {
+        if (!weights.is_here(ids[slot])) return nullptr;
         return scratch.expert_output + scratch.entry_of_slot[slot] * hidden;
     };
-    add_outputs(machine, n, hidden, gates, n_used, output_of, y);
+    add_outputs(machine, n, hidden, gates, n_used, output_of, y, add);
 }
 
 void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
@@ -223,8 +232,8 @@ void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, i
 
 void add_slots(const Machine& machine, const float* out, const float* gates, int64_t n, int64_t n_used,
                int64_t hidden, float* y) {
-    add_outputs(
-        machine, n, hidden, gates, n_used, [&](int64_t slot) { return out + slot * hidden; }, y);
+    const auto output_of = [&](int64_t slot) { return out + slot * hidden; };
+    add_outputs(machine, n, hidden, gates, n_used, output_of, y, true);
 }
 
 }  // namespace minim::cpu

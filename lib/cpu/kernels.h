@@ -145,6 +145,9 @@ struct KernelTable {
 
     // h = x / sqrt(mean(x^2) + eps) * weight; h may be x.
     void (*rms_norm)(const float* x, int64_t n, const float* weight, float eps, float* h);
+    // The two steps of rms_norm, with the same bits: the sum of x^2, then the rest with a given mean square.
+    float (*sum_squares)(const float* x, int64_t n);
+    void (*normalise)(const float* x, int64_t n, float mean_square, const float* weight, float eps, float* h);
     void (*sigmoid)(const float* x, int64_t n, float* y);                         // y may be x
     void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);  // out may be gate or up
     void (*add_scaled)(const float* x, float factor, int64_t n, float* y);        // y += factor * x

@@ -26,6 +26,8 @@ void norm(const Machine& machine, const float* x, int64_t n, const backend::Vect
 void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
             std::span<const backend::LinearTask> tasks);
 
+void head_squares(const Machine& machine, const backend::AttendArgs& args, float* squares);
+
 void attend(const Machine& machine, CpuScratch& scratch, const backend::AttendArgs& args);
 
 void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
@@ -33,7 +35,7 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
            float* gates);
 
 void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
-             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y);
+             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add);
 
 void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
                   int64_t n_used, const backend::ExpertWeights& weights, float* out);

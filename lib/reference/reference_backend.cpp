@@ -57,12 +57,28 @@ float sigmoid(float z) {
     return 1.0F / (1.0F + std::exp(-z));
 }
 
-void rms_norm(const float* x, const Vector& weight, float eps, float* h) {
+double sum_squares(const float* x, int64_t size) {
     double sum = 0.0;
-    for (int64_t i = 0; i < weight.size; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    const double mean = sum / static_cast<double>(weight.size);
+    for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum;
+}
+
+void normalise(const float* x, double mean, const Vector& weight, float eps, float* h) {
     const auto factor = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
     for (int64_t i = 0; i < weight.size; ++i) h[i] = x[i] * factor * weight.data[i];
+}
+
+void rms_norm(const float* x, const Vector& weight, float eps, float* h) {
+    normalise(x, sum_squares(x, weight.size) / static_cast<double>(weight.size), weight, eps, h);
+}
+
+// Normalises q and k of a row with the mean squares of the heads of all ranks.
+void normalise_divided(const AttendArgs& args, const float* squares, float* q, float* k) {
+    const auto mean = [&](float sum, int64_t n_head_all) {
+        return static_cast<double>(sum) / static_cast<double>(n_head_all * args.head_dim);
+    };
+    normalise(q, mean(squares[0], args.n_head_all), args.q_norm, args.norm_eps, q);
+    normalise(k, mean(squares[1], args.n_head_kv_all), args.k_norm, args.norm_eps, k);
 }
 
 // Rotates the pairs (i, i + m) of one head, m = number of frequencies; the components from 2m on pass
@@ -130,6 +146,18 @@ void attend_row(const AttendArgs& args, int64_t i) {
     }
 }
 
+// y += gate * output, slot after slot of each row; slots for which is_added(slot) is false add nothing.
+template <typename IsAdded>
+void add_outputs(const float* out, const float* gates, int64_t n, int64_t n_used, int64_t hidden, float* y,
+                 const IsAdded& is_added) {
+    const Eigen::Map<const RowMatrix> output(out, n * n_used, hidden);
+    for (int64_t i = 0; i < n; ++i) {
+        Eigen::Map<Eigen::RowVectorXf> row(y + i * hidden, hidden);
+        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot)
+            if (is_added(slot)) row += gates[slot] * output.row(slot);
+    }
+}
+
 class ReferenceScratch : public Scratch {};
 
 class ReferenceBackend : public backend::HostDevice {
@@ -167,6 +195,15 @@ class ReferenceBackend : public backend::HostDevice {
         }
     }
 
+    void head_squares(Scratch&, const AttendArgs& args, float* squares) const override {
+        const int64_t q_size = args.n_head * args.head_dim;
+        const int64_t k_size = args.n_head_kv * args.head_dim;
+        for (int64_t i = 0; i < args.n; ++i) {
+            squares[2 * i] = static_cast<float>(sum_squares(args.q + i * q_size, q_size));
+            squares[2 * i + 1] = static_cast<float>(sum_squares(args.k + i * k_size, k_size));
+        }
+    }
+
     void attend(Scratch&, const AttendArgs& args) const override {
         for (int64_t i = 0; i < args.n; ++i) {
             float* q = args.q + i * args.n_head * args.head_dim;
@@ -176,8 +213,12 @@ class ReferenceBackend : public backend::HostDevice {
                 for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
                     rms_norm(heads + at, weight, args.norm_eps, heads + at);
             };
-            norm(q, args.n_head, args.q_norm);
-            norm(k, args.n_head_kv, args.k_norm);
+            if (args.squares != nullptr) {
+                normalise_divided(args, args.squares + 2 * i, q, k);
+            } else {
+                norm(q, args.n_head, args.q_norm);
+                norm(k, args.n_head_kv, args.k_norm);
+            }
             for (int64_t head = 0; head < args.n_head; ++head)
                 rotate(q + head * args.head_dim, position, args.rope_frequency);
             for (int64_t head = 0; head < args.n_head_kv; ++head)
@@ -216,11 +257,13 @@ class ReferenceBackend : public backend::HostDevice {
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const ExpertWeights& weights, float* y) const override {
+                 int64_t n_used, const ExpertWeights& weights, float* y, bool add) const override {
         const int64_t hidden = weights.gate.cols;
         RowMatrix output(n * n_used, hidden);
         expert_slots(scratch, h, n, ids, n_used, weights, output.data());
-        add_slots(scratch, output.data(), gates, n, n_used, hidden, y);
+        if (!add) std::fill_n(y, n * hidden, 0.0F);
+        add_outputs(output.data(), gates, n, n_used, hidden, y,
+                    [&](int64_t slot) { return weights.is_here(ids[slot]); });
     }
 
     // Computes one expert at a time, for all rows that chose it, so that each matrix is decoded once per call.
@@ -251,11 +294,7 @@ class ReferenceBackend : public backend::HostDevice {
 
     void add_slots(Scratch&, const float* out, const float* gates, int64_t n, int64_t n_used, int64_t hidden,
                    float* y) const override {
-        const Eigen::Map<const RowMatrix> output(out, n * n_used, hidden);
-        for (int64_t i = 0; i < n; ++i) {
-            Eigen::Map<Eigen::RowVectorXf> row(y + i * hidden, hidden);
-            for (int64_t s = 0; s < n_used; ++s) row += gates[i * n_used + s] * output.row(i * n_used + s);
-        }
+        add_outputs(out, gates, n, n_used, hidden, y, [](int64_t) { return true; });
     }
 
   private:

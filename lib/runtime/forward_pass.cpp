@@ -123,7 +123,7 @@ void ForwardPass::layers(const Part& part, Step& step) const {
                               step.cancel);
         } else {
             a.backend.experts(a.scratch, a.h, a.n, a.ids, a.gates, architecture_.shape.n_expert_used,
-                              architecture_.experts(layer), a.x);
+                              architecture_.experts(layer), a.x, true);
         }
         if (architecture_.after_experts) architecture_.after_experts(a, layer);
         if (step.observer) observe(layer, a, step);
@@ -149,7 +149,7 @@ void ForwardPass::experts_offloaded(const Part& part, Step& step) const {
     here.backend.wait(here.scratch);
     architecture_.normalise_on_another_stage(there.backend, there.scratch, away.x, n, layer, away.h);
     there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates, n_used,
-                          architecture_.experts(layer), away.x);
+                          architecture_.experts(layer), away.x, true);
     pass(there, away.x, here, stage.x, n * hidden, passing);
     wait_for_passed(there, here);
     const Activations a = activations(stage, step);

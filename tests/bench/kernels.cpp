@@ -195,7 +195,8 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
                    (expert_bytes(first.experts.gate) + expert_bytes(first.experts.up) +
                     expert_bytes(first.experts.down)),
                [&](const model::LayerWeights& layer, int64_t) {
-                   backend.experts(*stream, a.h, n, a.ids, a.gates, config.n_expert_used, layer.experts, a.x);
+                   backend.experts(*stream, a.h, n, a.ids, a.gates, config.n_expert_used, layer.experts, a.x,
+                                   true);
                });
     if (const auto exchange =
             backend.make_exchange(limits_of(config, n, depth + 1), std::ssize(weights.layers)))

@@ -104,6 +104,10 @@ class TimedBackend : public backend::Backend {
                 std::span<const backend::LinearTask> tasks) const override {
         time(Operation::linear, scratch, [&] { inner_->linear(scratch, h, n, tasks); });
     }
+    void head_squares(backend::Scratch& scratch, const backend::AttendArgs& args,
+                      float* squares) const override {
+        time(Operation::attend, scratch, [&] { inner_->head_squares(scratch, args, squares); });
+    }
     void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override {
         time(Operation::attend, scratch, [&] { inner_->attend(scratch, args); });
     }
@@ -116,9 +120,9 @@ class TimedBackend : public backend::Backend {
         inner_->scale(scratch, x, count, factor);
     }
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const backend::ExpertWeights& weights, float* y) const override {
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) const override {
         time(Operation::experts, scratch,
-             [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
+             [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y, add); });
     }
     void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
                       int64_t n_used, const backend::ExpertWeights& weights, float* out) const override {

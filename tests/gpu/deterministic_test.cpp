@@ -120,7 +120,7 @@ TEST_CASE("gpu deterministic: experts, and the choice of them") {
             float* gates = f.put(std::vector<float>(static_cast<size_t>(3 * rows.count)));
             const float* from = h + rows.first * k_width;
             f.device->route(*f.stream, from, rows.count, router, {}, 3, ids, gates);
-            f.device->experts(*f.stream, from, rows.count, ids, gates, 3, weights, y);
+            f.device->experts(*f.stream, from, rows.count, ids, gates, 3, weights, y, true);
             std::vector<float> out = f.get(y, static_cast<size_t>(rows.count * k_width));
             const std::vector<float> shares = f.get(gates, static_cast<size_t>(3 * rows.count));
             out.insert(out.end(), shares.begin(), shares.end());

@@ -91,7 +91,7 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     f.device->linear(*f.stream, h, n, {&task, 1});
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
     f.device->route(*f.stream, h, n, router_weight, bias, shape.n_used, ids, gates);
-    f.device->experts(*f.stream, h, n, ids, gates, shape.n_used, experts, x);
+    f.device->experts(*f.stream, h, n, ids, gates, shape.n_used, experts, x, true);
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
     std::vector<float> all = f.get(x, n_x);
     for (const std::vector<float>& some : {f.get(h, n_x), f.get(y, n_y)})

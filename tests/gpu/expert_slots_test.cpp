@@ -114,7 +114,7 @@ bool is_untouched(const std::vector<float>& out, const Rows& rows, int64_t slot)
 
 std::vector<float> sum_of(Fixture& f, const Rows& rows, const ExpertWeights& weights) {
     float* y = f.put(rows.before);
-    f.device->experts(*f.stream, rows.h, rows.n, rows.ids, rows.gates, k_used, weights, y);
+    f.device->experts(*f.stream, rows.h, rows.n, rows.ids, rows.gates, k_used, weights, y, true);
     return f.get(y, rows.before.size());
 }
 

@@ -374,8 +374,8 @@ TEST_CASE("gpu: experts of packed weights") {
                 gates.push_back(0.2F + static_cast<float>(i % 3) / 5.0F);
             }
             float* device_y = f.put(y);
-            f.device->experts(*f.stream, f.put(h), n, f.put(ids), f.put(gates), 3, device, device_y);
-            f.reference->experts(*f.none, h.data(), n, ids.data(), gates.data(), 3, host, y.data());
+            f.device->experts(*f.stream, f.put(h), n, f.put(ids), f.put(gates), 3, device, device_y, true);
+            f.reference->experts(*f.none, h.data(), n, ids.data(), gates.data(), 3, host, y.data(), true);
             INFO(traits(c.gate).name << ", " << traits(c.up).name << ", " << traits(c.down).name << ", " << n
                                      << " rows");
             CHECK(distance(y, f.get(device_y, y.size())) < 2.5e-2);

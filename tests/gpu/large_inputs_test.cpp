@@ -107,7 +107,7 @@ TEST_CASE("gpu: experts with inputs of up to a million are finite and near the e
             const std::vector<float> x = large_rows(n, experts.size, first_kind, random);
             float* y = f.put(std::vector<float>(x.size()));
             f.device->experts(*f.stream, f.put(x), n, f.put(LargeExperts::ids(n)),
-                              f.put(LargeExperts::gates(n)), LargeExperts::k_n_used, weights, y);
+                              f.put(LargeExperts::gates(n)), LargeExperts::k_n_used, weights, y, true);
             INFO(traits(format).name << ", " << n << " rows of kinds from " << first_kind);
             CHECK(experts.sums(x, tolerance(format)).worst(f.get(y, x.size())) < tolerance(format));
         };

@@ -58,6 +58,13 @@ void top_k_row(std::span<const float> logits, const backend::TopKRow& row, const
     std::ranges::copy(top.named_logits, reinterpret_cast<float*>(results + row.named_at));
 }
 
+// Returns ExpertWeights::is_on_device: 1 for the experts that have no address.
+std::vector<uint8_t> absent(const ExpertWeights& weights) {
+    std::vector<uint8_t> is_absent;
+    for (const std::byte* gate : weights.gate.expert) is_absent.push_back(gate == nullptr ? 1 : 0);
+    return is_absent;
+}
+
 // A copy of a batch's rows whose page tables hold the places of the bytes.
 struct Batch {
     std::vector<std::vector<std::byte*>> pages;
@@ -265,6 +272,15 @@ void SimBackend::linear(Scratch& scratch, const float* h, int64_t n,
     });
 }
 
+void SimBackend::head_squares(Scratch& scratch, const AttendArgs& args, float* squares) const {
+    AttendArgs own = args;
+    own.q = here(args.q);
+    own.k = here(args.k);
+    enqueue(scratch, [this, &scratch, own, squares = here(squares)] {
+        cpu_->head_squares(*stream_of(scratch).cpu, own, squares);
+    });
+}
+
 void SimBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     auto batch = std::make_shared<Batch>();
     batch->sequences.reserve(args.rows.size());
@@ -287,6 +303,7 @@ void SimBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     own.o = here(args.o);
     own.q_norm = here(args.q_norm);
     own.k_norm = here(args.k_norm);
+    own.squares = here(args.squares);
     enqueue(scratch, [this, &scratch, own, batch]() mutable {
         own.rows = batch->rows;
         cpu_->attend(*stream_of(scratch).cpu, own);
@@ -308,10 +325,13 @@ void SimBackend::scale(Scratch& scratch, float* x, int64_t count, float factor) 
 }
 
 void SimBackend::experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                         int64_t n_used, const ExpertWeights& weights, float* y) const {
+                         int64_t n_used, const ExpertWeights& weights, float* y, bool add) const {
     enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), gates = here(gates), n_used, weights,
-                      y = here(y)] {
-        cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, experts_here(weights), y);
+                      y = here(y), add] {
+        ExpertWeights own = experts_here(weights);
+        const std::vector<uint8_t> is_on_device = absent(own);
+        own.is_on_device = is_on_device.data();
+        cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, own, y, add);
     });
 }
 
@@ -319,8 +339,7 @@ void SimBackend::expert_slots(Scratch& scratch, const float* h, int64_t n, const
                               const ExpertWeights& weights, float* out) const {
     enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), n_used, weights, out = here(out)] {
         ExpertWeights own = experts_here(weights);
-        std::vector<uint8_t> is_on_device;
-        for (const std::byte* gate : own.gate.expert) is_on_device.push_back(gate == nullptr ? 1 : 0);
+        const std::vector<uint8_t> is_on_device = absent(own);
         own.is_on_device = is_on_device.data();
         cpu_->expert_slots(*stream_of(scratch).cpu, h, n, ids, n_used, own, out);
         pause(options_.experts_seconds);

@@ -106,12 +106,14 @@ class SimBackend : public backend::Backend {
               float* h) const override;
     void linear(backend::Scratch& scratch, const float* h, int64_t n,
                 std::span<const backend::LinearTask> tasks) const override;
+    void head_squares(backend::Scratch& scratch, const backend::AttendArgs& args,
+                      float* squares) const override;
     void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override;
     void route(backend::Scratch& scratch, const float* h, int64_t n, const backend::Matrix& router,
                const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates) const override;
     void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override;
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
-                 int64_t n_used, const backend::ExpertWeights& weights, float* y) const override;
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) const override;
     void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
                       int64_t n_used, const backend::ExpertWeights& weights, float* out) const override;
     void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,

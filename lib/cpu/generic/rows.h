@@ -8,18 +8,27 @@
 namespace minim::cpu::generic {
 
 template <class V>
-void rms_norm(const float* x, int64_t n, const float* weight, float eps, float* h) {
+float sum_squares(const float* x, int64_t n) {
     auto squares = V::zero();
     for_each_vector(n, [&](int64_t i, int64_t count) {
         const auto v = load_up_to<V>(x + i, count);
         squares = V::fma(v, v, squares);
     });
-    const float mean = V::sum(squares) / static_cast<float>(n);
-    const auto factor = V::all(1.0F / __builtin_sqrtf(mean + eps));
+    return V::sum(squares);
+}
+
+template <class V>
+void normalise(const float* x, int64_t n, float mean_square, const float* weight, float eps, float* h) {
+    const auto factor = V::all(1.0F / __builtin_sqrtf(mean_square + eps));
     for_each_vector(n, [&](int64_t i, int64_t count) {
         const auto normalised = V::mul(load_up_to<V>(x + i, count), factor);
         store_up_to<V>(h + i, V::mul(normalised, load_up_to<V>(weight + i, count)), count);
     });
+}
+
+template <class V>
+void rms_norm(const float* x, int64_t n, const float* weight, float eps, float* h) {
+    normalise<V>(x, n, sum_squares<V>(x, n) / static_cast<float>(n), weight, eps, h);
 }
 
 template <class V>

@@ -28,6 +28,8 @@ constexpr KernelTable make_table(const char* name, const LinearKernelFamilies& l
     table.linear = linear;
     table.quantize_q8 = quantize_q8<V>;
     table.rms_norm = rms_norm<V>;
+    table.sum_squares = sum_squares<V>;
+    table.normalise = normalise<V>;
     table.sigmoid = sigmoid<V>;
     table.silu_mul = silu_mul<V>;
     table.add_scaled = add_scaled<V>;

@@ -151,7 +151,8 @@ std::vector<float> add_experts(Device& device, const ExpertWeights& weights, con
                                int64_t n_used) {
     const float* h = device.put(x);
     float* y = device.put(x);  // added to the value in memory
-    device.backend().experts(device.stream(), h, n, device.put(ids), device.put(gates), n_used, weights, y);
+    device.backend().experts(device.stream(), h, n, device.put(ids), device.put(gates), n_used, weights, y,
+                             true);
     return device.get(y, n * weights.down.rows);
 }
 

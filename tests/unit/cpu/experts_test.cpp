@@ -78,7 +78,7 @@ std::vector<float> experts(CpuLevel level, int32_t n_threads, const Layer& layer
     for (int64_t i = 0; i < batch.n; i += chunk) {
         backend->experts(*scratch, batch.h.data() + i * layer.hidden, std::min(chunk, batch.n - i),
                          batch.ids.data() + i * batch.n_used, batch.gates.data() + i * batch.n_used,
-                         batch.n_used, layer.weights, y.data() + i * layer.hidden);
+                         batch.n_used, layer.weights, y.data() + i * layer.hidden, true);
     }
     return y;
 }
@@ -256,7 +256,7 @@ TEST_CASE("experts on two backends, in any parts, give the bits of one") {
                 }
                 std::vector<float> at_once = batch.y;
                 backend->experts(*scratch, batch.h.data(), n, batch.ids.data(), batch.gates.data(), 3,
-                                 layer.weights, at_once.data());
+                                 layer.weights, at_once.data(), true);
                 CHECK(same_bits(y, at_once));
             }
         }

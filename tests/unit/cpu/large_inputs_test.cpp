@@ -140,7 +140,7 @@ TEST_CASE("experts with inputs of up to a million are finite and near the exact 
                                                               .expert_ff = k_size});
                 std::vector<float> y(x.size());
                 all[c].backend->experts(*scratch, x.data(), batch.n, ids.data(), gates.data(),
-                                        LargeExperts::k_n_used, weights[c], y.data());
+                                        LargeExperts::k_n_used, weights[c], y.data(), true);
                 INFO(text_of(all[c], format, batch));
                 CHECK(expected.worst(y) < tolerance(all[c], format));
             }

@@ -314,7 +314,7 @@ runtime::Architecture architecture(const Net& net) {
         const std::vector<int32_t> ids(n, 0);
         const std::vector<float> gates(n, 1.0F);
         a.backend.experts(a.scratch, a.h, a.n, ids.data(), gates.data(), 1, layer_at(layer).shared_weights,
-                          a.x);
+                          a.x, true);
     };
     second.normalise_output = [&net](const Activations& a) {
         a.backend.norm(a.scratch, a.x, a.n, net.output_norm.vector(), k_eps, a.h);
