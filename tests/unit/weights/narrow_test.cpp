@@ -37,11 +37,11 @@ constexpr int64_t k_parts[] = {2, 4, 8};
 // A checkpoint with a matrix X in one of the forms that files have.
 struct Source {
     std::string name;
-    std::function<std::string(const TemporaryFolder&)> write;  // returns the path
+    std::function<std::string(const test::TemporaryFolder&)> write;  // returns the path
 };
 
 Source gguf_source(const FormatTraits& format) {
-    return {std::string(format.name), [format](const TemporaryFolder& folder) {
+    return {std::string(format.name), [format](const test::TemporaryFolder& folder) {
                 std::mt19937 random(format.gguf_type);
                 std::vector<std::byte> data(
                     static_cast<size_t>(k_whole.rows * row_bytes(format.format, k_whole.cols)));
@@ -60,7 +60,7 @@ Source gguf_source(const FormatTraits& format) {
 
 Source folder_source(std::string name, Folder tensors) {
     tensors["A"] = test::bytes_of("U8", {13}, 13, 9);
-    return {std::move(name), [tensors = std::move(tensors)](const TemporaryFolder& folder) {
+    return {std::move(name), [tensors = std::move(tensors)](const test::TemporaryFolder& folder) {
                 test::write(tensors, folder / "model.safetensors");
                 return folder / "model.safetensors";
             }};
@@ -95,7 +95,7 @@ std::vector<Source> all_sources() {
 }
 
 struct OpenedMatrix {
-    TemporaryFolder folder;
+    test::TemporaryFolder folder;
     test::Lines lines;
     Checkpoint checkpoint;
     Reader reader;
@@ -183,7 +183,8 @@ struct Placed {
     }
 };
 
-std::vector<std::byte> expanded(const std::vector<std::byte>& rows, const WeightSpec& weight, Format format) {
+std::vector<std::byte> unpacked_rows(const std::vector<std::byte>& rows, const WeightSpec& weight,
+                                     Format format) {
     if (format == weight.format) return rows;
     std::vector<std::byte> out(static_cast<size_t>(weight.rows * row_bytes(format, weight.cols)));
     expand_rows(weight.format, rows.data(), weight.rows, weight.row_bytes, weight.cols, out.data());
@@ -258,6 +259,30 @@ TEST_CASE("any piece of a part of columns has the bytes that it has in the part"
     }
 }
 
+TEST_CASE("parts of an expert are cut out of a stack whose inputs are outside") {
+    constexpr int64_t k_rows = 40;
+    constexpr int64_t k_cols = 64;
+    std::vector<float> values(2 * k_cols * k_rows);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    const test::TemporaryFolder folder;
+    test::write({{"X", test::stored({2, k_cols, k_rows}, values.data())}}, folder / "model.safetensors");
+    const test::Lines lines;
+    const Checkpoint checkpoint = Checkpoint::open(folder / "model.safetensors", lines.log);
+    const layouts::StackPart expert = {.n = 2, .index = 1, .stack_rows = k_rows, .transposed = true};
+    const auto find = [&](const std::string& name) { return checkpoint.find(name); };
+    auto assembled = layouts::find_stacked(find, "X", k_rows, k_cols, expert);
+    REQUIRE(assembled);
+    WeightSpec whole = {.rows = k_rows, .cols = k_cols, .row_bytes = assembled->row_bytes};
+    whole.source.tensor = assembled->codes;
+    whole.source.assembled = std::make_shared<const layouts::AssembledRows>(std::move(*assembled));
+    const WeightSpec part = rows_of(columns_of(whole, {16, 8}), {21, 17});
+    const std::vector<float> cut = decoded(Reader(checkpoint), part);
+    for (int64_t r = 0; r < part.rows; ++r)
+        for (int64_t c = 0; c < part.cols; ++c)
+            REQUIRE(cut[static_cast<size_t>(r * part.cols + c)] ==
+                    static_cast<float>((k_cols + 16 + c) * k_rows + 21 + r));
+}
+
 TEST_CASE("long rows are cut a few at a time") {
     // Rows of 256 KiB, more than are read at a time.
     constexpr test::MatrixShape k_long = {.rows = 40, .cols = int64_t{1} << 16};
@@ -305,10 +330,12 @@ TEST_CASE("a part of a vector has its elements, whatever type the file stores") 
                 const WeightSpec last = rows_of(part, {20, 4});
                 CHECK(decoded(reader, last)[3] == values[static_cast<size_t>(k * 24 + 23)]);
             }
-            expect_error(Status::internal, "4 elements of tensor norm from 93 on: it has 96", [&] {
+            test::expect_error(Status::internal, "4 elements of tensor norm from 93 on: it has 96", [&] {
                 rows_of(whole, {93, 4});
             });
-            expect_error(Status::internal, "tensor norm is a vector", [&] { columns_of(whole, {0, 32}); });
+            test::expect_error(Status::internal, "tensor norm is a vector", [&] {
+                columns_of(whole, {0, 32});
+            });
         }
     }
 }
@@ -346,7 +373,7 @@ TEST_CASE("parts are packed, unpacked and copied to a device as whole weights ar
             for (size_t i = 0; i < parts.size(); ++i) {
                 const Format format = placed.placed[0].weights.matrices[i].format;
                 is_right &= placed.rows(opened.reader, parts[i], i) ==
-                            expanded(bytes_of(opened.reader, parts[i]), parts[i], format);
+                            unpacked_rows(bytes_of(opened.reader, parts[i]), parts[i], format);
                 is_right &= placed.placed[0].weights.matrices[i].scale == opened.reader.factor(opened.whole);
             }
             CHECK(is_right);
@@ -378,7 +405,7 @@ TEST_CASE("parts of columns are copied into memory or packed, never mapped") {
     using checkpoint::HostStorage;
     CHECK(chosen(rows, HostStorage::mapped) == Storage::mapped);
     CHECK(chosen(columns, {}) == Storage::memory);
-    CHECK(opened.lines.all.empty());
+    CHECK(opened.lines.holding("copied") == 0);
     CHECK(chosen(columns, HostStorage::mapped) == Storage::memory);
     CHECK(opened.lines.holding("weights are copied, not mapped: this rank has some of their columns") == 1);
     CHECK(chosen(columns, {}, "F") == Storage::packed);
