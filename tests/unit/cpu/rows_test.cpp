@@ -41,6 +41,24 @@ TEST_CASE("rms_norm agrees with double precision and has the same bits on every 
     }
 }
 
+TEST_CASE("rms_norm has the bits of its two steps") {
+    for (const int64_t n : k_sizes) {
+        Random random(static_cast<uint32_t>(n));
+        const std::vector<float> x = random.normal(n, 3.0F);
+        const std::vector<float> weight = random.normal(n);
+        const float sum = cpu::k_scalar_kernels.sum_squares(x.data(), n);
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            CHECK(same_bits(kernels->sum_squares(x.data(), n), sum));
+            std::vector<float> whole = x;
+            kernels->rms_norm(whole.data(), n, weight.data(), 1e-6F, whole.data());
+            std::vector<float> in_steps = x;
+            kernels->normalise(in_steps.data(), n, sum / static_cast<float>(n), weight.data(), 1e-6F,
+                               in_steps.data());
+            CHECK(same_bits(in_steps, whole));
+        }
+    }
+}
+
 TEST_CASE("rms_norm of zeros is zero and of no elements touches nothing") {
     for (const cpu::KernelTable* kernels : kernel_tables()) {
         std::vector<float> h(20, 7.0F);
