@@ -2,112 +2,51 @@
 #include "kv/page_pool.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cstring>
-#include <string>
 #include <utility>
 
-#include "backend/device_memory.h"
-#include "base/checked.h"
 #include "base/error.h"
-#include "base/format_text.h"
-#include "base/memory_info.h"
 
 namespace minim::kv {
 namespace {
 
-using backend::k_kv_page_tokens;
 using backend::KvLayout;
 
-void check_formats(const KvLayout& layout) {
-    for (const Format format : {layout.k_format, layout.v_format}) {
-        if (!backend::is_kv_format(format)) {
-            fail(Status::unsupported, "KV format {} is not supported; F32, F16, BF16, Q8_0 and Q4_0 are",
-                 traits(format).name);
-        }
-        if (layout.head_dim % traits(format).block_elems != 0) {
-            fail(Status::unsupported, "KV format {} has blocks of {}, which heads of {} do not fill",
-                 traits(format).name, traits(format).block_elems, layout.head_dim);
-        }
+// Returns the parts of devices that follow each other in the layers, each with all heads.
+PageParts parts_with(const std::vector<DeviceLayers>& devices, const KvLayout& layout) {
+    PageParts parts;
+    int64_t first = 0;
+    for (const DeviceLayers& device : devices)
+        parts.here.push_back({.backend = device.backend,
+                              .first_layer = std::exchange(first, first + device.n_layer),
+                              .n_layer = device.n_layer,
+                              .n_head = layout.n_head_kv});
+    if (parts.here.empty()) {
+        first = layout.n_layer;
+        parts.here.push_back({.n_layer = layout.n_layer, .n_head = layout.n_head_kv});
     }
-    if (layout.rotates_keys() && !std::has_single_bit(static_cast<uint64_t>(layout.head_dim))) {
-        fail(Status::unsupported, "keys in {} need a head dimension that is a power of two, not {}",
-             traits(layout.k_format).name, layout.head_dim);
-    }
-}
-
-// `device`: empty for the host.
-[[noreturn]] void fail_kv_memory(const KvLayout& layout, int64_t n_pages, std::string_view device,
-                                 const std::string& budget, uint64_t bytes, uint64_t available) {
-    const int64_t fitting = static_cast<int64_t>(available) / layout.page_bytes() * k_kv_page_tokens;
-    ErrorFacts facts;
-    facts.requested = static_cast<int64_t>(bytes);
-    facts.available = static_cast<int64_t>(available);
-    facts.device = DeviceName(device);
-    throw Error(
-        device.empty() ? Status::out_of_memory : Status::out_of_device_memory, Reason::none,
-        format_text(
-            "KV cache of {} tokens{}: {} bytes needed, {} bytes available; a context of {} would fit{}",
-            n_pages * k_kv_page_tokens, device.empty() ? "" : format_text(" on {}", device), bytes, available,
-            fitting, budget),
-        facts);
-}
-
-bool is_host(const DeviceLayers& part) {
-    return part.backend == nullptr || part.backend->uses_host_memory();
-}
-
-std::unique_ptr<backend::Memory> take_memory(const DeviceLayers& part, const KvLayout& layout,
-                                             int64_t n_pages) {
-    const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
-    const bool on_host = is_host(part);
-    const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();
-    if (bytes > available && on_host) fail_kv_memory(layout, n_pages, {}, {}, bytes, available);
-    if (bytes > available)
-        fail_kv_memory(layout, n_pages, part.backend->name(), backend::budget_text(part.backend->memory()),
-                       bytes, available);
-    if (part.backend == nullptr) return backend::allocate_host_memory(bytes, "KV cache");
-    return part.backend->allocate(bytes, "KV cache", backend::MemoryUse::kv);
-}
-
-std::vector<DeviceLayers> with_host(std::vector<DeviceLayers> parts, const KvLayout& layout) {
-    if (parts.empty()) parts.push_back({nullptr, layout.n_layer});
+    if (first != layout.n_layer) fail_internal("{} layers in the parts of {}", first, layout.n_layer);
     return parts;
 }
 
 }  // namespace
 
-int64_t page_count(int64_t n_positions) noexcept {
-    return n_positions / k_kv_page_tokens + (n_positions % k_kv_page_tokens > 0 ? 1 : 0);
-}
-
-uint64_t bytes_for(const KvLayout& layout, int64_t n_context) {
-    uint64_t bytes = 0;
-    constexpr uint64_t k_limit = uint64_t{1} << 62;
-    if (n_context < 1 ||
-        !checked_mul(static_cast<uint64_t>(page_count(n_context)), static_cast<uint64_t>(layout.page_bytes()),
-                     bytes) ||
-        bytes > k_limit) {
-        fail(Status::invalid, "a context of {} tokens is not possible", n_context);
-    }
-    return bytes;
-}
-
 PagePool::PagePool(const KvLayout& layout, std::vector<DeviceLayers> parts)
-    : layout_(layout), parts_(with_host(std::move(parts), layout)) {
-    check_formats(layout);
-    int64_t n_layer = 0;
-    for (const DeviceLayers& part : parts_) {
-        n_layer += part.n_layer;
-        part_layouts_.push_back(layout);
-        part_layouts_.back().n_layer = part.n_layer;
-    }
-    if (n_layer != layout.n_layer) fail_internal("{} layers in the parts of {}", n_layer, layout.n_layer);
+    : PagePool(layout, parts_with(parts, layout)) {}
+
+PagePool::PagePool(const KvLayout& layout, PageParts parts)
+    : store_(layout, std::move(parts.here)), remote_(parts.remote), elsewhere_(std::move(parts.elsewhere)) {
+    if (remote_ != nullptr) number_ = remote_->make_pool(layout);
+}
+
+PagePool::~PagePool() {
+    if (remote_ != nullptr) remote_->end_pool(number_);
 }
 
 bool PagePool::is_on_host() const noexcept {
-    return parts_.size() == 1 && is_host(parts_[0]);
+    if (remote_ != nullptr || n_parts() != 1) return false;
+    const PagePart& part = store_.parts().front();
+    return part.backend == nullptr || part.backend->uses_host_memory();
 }
 
 PoolState PagePool::state() const {
@@ -115,33 +54,43 @@ PoolState PagePool::state() const {
     return state_;
 }
 
-PagePool::Slab PagePool::make_slab(int64_t n, bool stays) const {
+// Takes the number of a slab that is to be made.
+int32_t PagePool::name_slab() {
+    const std::lock_guard lock(mutex_);
+    auto free = std::ranges::find_if(slabs_, [](const Slab& slab) { return !slab.is_named; });
+    if (free == slabs_.end()) free = slabs_.insert(free, Slab());
+    free->is_named = true;
+    return static_cast<int32_t>(free - slabs_.begin());
+}
+
+void PagePool::make_slab(int64_t n, bool stays, int64_t n_to_reserve) {
     Slab slab;
-    for (size_t i = 0; i < parts_.size(); ++i)
-        slab.memory.push_back(take_memory(parts_[i], part_layouts_[i], n));
+    slab.stays = stays;
+    slab.is_named = true;
     slab.n_holders.resize(n);
     slab.free.resize(n);
     // The stack's top is the first page, so that pages are taken in the order of their addresses.
     for (int64_t i = 0; i < n; ++i) slab.free[i] = static_cast<int32_t>(n - 1 - i);
-    slab.stays = stays;
-    return slab;
-}
-
-void PagePool::add_slab(Slab slab, int64_t n_to_reserve) {
-    const auto n = static_cast<int64_t>(slab.n_holders.size());
-    const std::lock_guard lock(mutex_);
-    const auto empty = std::ranges::find_if(slabs_, [](const Slab& s) { return s.n_holders.empty(); });
-    if (empty != slabs_.end()) {
-        *empty = std::move(slab);
-    } else {
-        slabs_.push_back(std::move(slab));
+    const int32_t number = name_slab();
+    try {
+        // Outside the lock: prefaulting takes time.
+        store_.add(number, store_.allocate(n));
+        if (remote_ != nullptr) remote_->add_slab(number_, number, n);
+    } catch (...) {
+        store_.drop(number);
+        if (remote_ != nullptr) remote_->drop_slab(number_, number);
+        const std::lock_guard lock(mutex_);
+        slabs_[number].is_named = false;
+        throw;
     }
+    const std::lock_guard lock(mutex_);
+    slabs_[number] = std::move(slab);
     state_.n_pages += n;
     state_.n_reserved += n_to_reserve;
 }
 
 void PagePool::keep_pages(int64_t n) {
-    add_slab(make_slab(n, true), 0);
+    make_slab(n, true, 0);
 }
 
 // Reserves up to n of the free pages and returns how many.
@@ -161,8 +110,7 @@ void PagePool::reserve(int64_t n) {
     const int64_t given = reserve_free(n, false);
     if (given == n) return;
     try {
-        // Outside the lock: prefaulting takes time.
-        add_slab(make_slab(n - given, false), n - given);
+        make_slab(n - given, false, n - given);
     } catch (...) {
         release_reservation(given);
         throw;
@@ -191,46 +139,51 @@ Page PagePool::take() noexcept {
     return page;
 }
 
-std::byte* PagePool::place(const Page& page, size_t part) const noexcept {
-    const std::lock_guard lock(mutex_);
-    const Slab& slab = slabs_[page.slab];
-    return slab.memory[part]->data() + page.index * part_layouts_[part].page_bytes();
+std::span<const PagePart> PagePool::parts_of(int32_t process) const noexcept {
+    return process == 0 ? store_.parts() : elsewhere_[process - 1];
 }
 
-// The parts of a page follow each other on the host, as the layers of the whole layout do.
 void PagePool::read(const Page& page, std::byte* out) const {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-        const int64_t bytes = part_layouts_[i].page_bytes();
-        if (is_host(parts_[i])) {
-            std::memcpy(out, place(page, i), bytes);
-        } else {
-            parts_[i].backend->read(out, place(page, i), bytes);
+    std::vector<const PagePart*> known;  // parts that are read already: others may have copies of them
+    for (int32_t process = 0; process <= std::ssize(elsewhere_); ++process) {
+        const std::span<const PagePart> parts = parts_of(process);
+        const auto is_new = [&](const PagePart& part) {
+            return std::ranges::none_of(known, [&](const PagePart* k) { return k->has_same_positions(part); });
+        };
+        if (std::ranges::none_of(parts, is_new)) continue;
+        std::vector<std::byte> bytes;
+        if (process > 0) bytes = remote_->read(number_, page, process);
+        size_t at = 0;
+        for (size_t i = 0; i < parts.size(); ++i) {
+            const int64_t count = layout_of(parts[i], layout()).page_bytes();
+            if (process == 0) {
+                bytes.resize(at + count);
+                store_.read(page, i, bytes.data() + at);
+            }
+            put_part(layout(), parts[i], bytes.data() + at, out);
+            at += count;
+            known.push_back(&parts[i]);
         }
-        out += bytes;
     }
 }
 
 void PagePool::write(const Page& page, const std::byte* bytes) const {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-        const int64_t count = part_layouts_[i].page_bytes();
-        if (is_host(parts_[i])) {
-            std::memcpy(place(page, i), bytes, count);
-        } else {
-            parts_[i].backend->write(place(page, i), bytes, count);
+    for (int32_t process = 0; process <= std::ssize(elsewhere_); ++process) {
+        const std::span<const PagePart> parts = parts_of(process);
+        std::vector<std::byte> taken;
+        for (size_t i = 0; i < parts.size(); ++i) {
+            const size_t at = taken.size();
+            taken.resize(at + layout_of(parts[i], layout()).page_bytes());
+            take_part(layout(), parts[i], bytes, taken.data() + at);
+            if (process == 0) store_.write(page, i, taken.data() + at);
         }
-        bytes += count;
+        if (process > 0) remote_->write(number_, page, process, taken);
     }
 }
 
 void PagePool::copy(const Page& from, const Page& to) const noexcept {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-        const int64_t bytes = part_layouts_[i].page_bytes();
-        if (is_host(parts_[i])) {
-            std::memcpy(place(to, i), place(from, i), bytes);
-        } else {
-            parts_[i].backend->copy(place(to, i), place(from, i), bytes);
-        }
-    }
+    store_.copy(from, to);
+    if (remote_ != nullptr) remote_->copy(number_, from, to);
 }
 
 void PagePool::share(const Page& page) noexcept {
@@ -258,11 +211,14 @@ bool PagePool::release(const Page& page, bool keep_reserved) noexcept {
 
 // Frees slabs that no page or reservation needs.
 void PagePool::drop_spare_slabs() noexcept {
-    for (Slab& slab : slabs_) {
+    for (size_t i = 0; i < slabs_.size(); ++i) {
+        Slab& slab = slabs_[i];
         const auto n = static_cast<int64_t>(slab.n_holders.size());
         if (n == 0 || slab.stays || slab.free.size() < slab.n_holders.size()) continue;
         if (state_.n_pages - n < state_.n_in_use + state_.n_reserved) continue;
         slab = Slab();
+        store_.drop(static_cast<int32_t>(i));
+        if (remote_ != nullptr) remote_->drop_slab(number_, static_cast<int32_t>(i));
         state_.n_pages -= n;
     }
 }

@@ -7,19 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/kv_view.h"
 #include "base/buffer.h"
+#include "kv/page_store.h"
+#include "kv/remote_pages.h"
 
 namespace minim::kv {
-
-// Returns the number of pages for n_positions positions.
-int64_t page_count(int64_t n_positions) noexcept;
-
-// Returns the bytes of the pages for n_context positions. Throws invalid if n_context is below 1 or too large to address.
-uint64_t bytes_for(const backend::KvLayout& layout, int64_t n_context);
 
 struct PoolState {
     int64_t n_pages = 0;     // pages that have memory
@@ -36,7 +33,12 @@ struct DeviceLayers {
     int64_t n_layer = 0;
 };
 
-using Page = backend::KvPage;
+// The parts of pages in all processes.
+struct PageParts {
+    std::vector<PagePart> here;
+    RemotePages* remote = nullptr;  // null: there are no other processes; else it must outlive the pool
+    std::vector<std::vector<PagePart>> elsewhere = {};  // by process, from process 1 on
+};
 
 // Any thread.
 class PagePool {
@@ -44,12 +46,19 @@ class PagePool {
     // Throws unsupported if is_kv_format() is false for a format, or if a head is not a multiple of the format's blocks.
     // `parts` have the layers of the layout, in their order. Without parts, all layers are in host memory.
     explicit PagePool(const backend::KvLayout& layout, std::vector<DeviceLayers> parts = {});
+    // Does the same for parts that may be in other processes. Together they have all heads of all layers. Throws what other
+    // processes refuse with, and peer_lost.
+    PagePool(const backend::KvLayout& layout, PageParts parts);
+    ~PagePool();
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
 
-    const backend::KvLayout& layout() const noexcept { return layout_; }  // of all layers
-    size_t n_parts() const noexcept { return parts_.size(); }
-    const backend::KvLayout& part_layout(size_t part) const noexcept { return part_layouts_[part]; }
+    const backend::KvLayout& layout() const noexcept { return store_.layout(); }  // of all layers
+    // Return the parts in this process.
+    size_t n_parts() const noexcept { return store_.parts().size(); }
+    const backend::KvLayout& part_layout(size_t part) const noexcept { return store_.part_layout(part); }
+    // Returns the number by which other processes know the pool.
+    uint32_t number() const noexcept { return number_; }
     // Returns whether a page is one block of host memory.
     bool is_on_host() const noexcept;
     PoolState state() const;
@@ -70,10 +79,10 @@ class PagePool {
     Page take() noexcept;
 
     // Returns the address of a page in the memory of a part.
-    std::byte* place(const Page& page, size_t part) const noexcept;
+    std::byte* place(const Page& page, size_t part) const noexcept { return store_.place(page, part); }
 
     // Copy a whole page, layout().page_bytes() bytes: to the host, from the host, to another page. read() and write()
-    // throw device_lost.
+    // throw device_lost and peer_lost.
     void read(const Page& page, std::byte* out) const;
     void write(const Page& page, const std::byte* bytes) const;
     void copy(const Page& from, const Page& to) const noexcept;
@@ -87,22 +96,24 @@ class PagePool {
 
   private:
     struct Slab {
-        std::vector<std::unique_ptr<backend::Memory>> memory;  // one for each part
-        std::vector<int32_t> n_holders;                        // owners of each page
-        std::vector<int32_t> free;                             // a stack of pages
+        std::vector<int32_t> n_holders;  // owners of each page
+        std::vector<int32_t> free;       // a stack of pages
         bool stays = false;
+        bool is_named = false;  // its number is taken; it may have no pages yet
     };
 
-    Slab make_slab(int64_t n, bool stays) const;
-    void add_slab(Slab slab, int64_t n_to_reserve);
+    int32_t name_slab();
+    void make_slab(int64_t n, bool stays, int64_t n_to_reserve);
     int64_t reserve_free(int64_t n, bool all_or_nothing);
     void drop_spare_slabs() noexcept;
+    std::span<const PagePart> parts_of(int32_t process) const noexcept;
 
-    const backend::KvLayout layout_;
-    const std::vector<DeviceLayers> parts_;
-    std::vector<backend::KvLayout> part_layouts_;
+    PageStore store_;
+    RemotePages* const remote_;  // null: there are no other processes
+    const std::vector<std::vector<PagePart>> elsewhere_;
+    uint32_t number_ = 0;
     mutable std::mutex mutex_;
-    std::vector<Slab> slabs_;  // a freed slab stays as an empty entry
+    std::vector<Slab> slabs_;  // by number; a freed slab stays as an empty entry
     PoolState state_;
 };
 

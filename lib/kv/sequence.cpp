@@ -159,7 +159,10 @@ void Sequence::set_place(size_t i) noexcept {
 
 void Sequence::show_pages() noexcept {
     for (size_t part = 0; part < views_.size(); ++part) {
-        views_[part] = {&pool_->part_layout(part), std::span(places_[part]).first(pages_.size())};
+        views_[part] = {.layout = &pool_->part_layout(part),
+                        .pages = std::span(places_[part]).first(pages_.size()),
+                        .numbers = pages_,
+                        .pool = pool_->number()};
     }
 }
 
