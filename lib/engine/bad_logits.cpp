@@ -36,7 +36,7 @@ Culprit first_bad_layer(const model::Model& model, std::span<const int32_t> toke
     const int64_t n_used = model.config().n_expert_used;
     kv::Sequence cache(make_pool(model, {}, {}), n);
     cache.hold(0, n);
-    runtime::StepSpace space(model.placement().stages(), model.shape(), n, n);
+    runtime::StepSpace space(model.forward(), n, n);
     std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) rows.push_back({tokens[i], {&cache.view(), i}, i + 1 == n});
     std::vector<float> logits(model.config().n_vocab);

@@ -12,6 +12,7 @@
 #include "base/format_text.h"
 #include "base/memory_info.h"
 #include "kv/page_pool.h"
+#include "model/shares.h"
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
 
@@ -44,9 +45,9 @@ class Memories {
     Memories(const model::Model& model, const KvLayout& layout, int64_t n_logits_rows)
         : model_(model), n_logits_rows_(n_logits_rows) {
         std::map<const Backend*, uint64_t> page_bytes;
-        for (const runtime::Stage& stage : model.placement().stages()) {
-            KvLayout part = layout;
-            part.n_layer = stage.n_layer;
+        for (size_t s = 0; s < model.placement().stages().size(); ++s) {
+            const runtime::Stage& stage = model.placement().stages()[s];
+            const KvLayout part = kv::layout_of(model::page_part_of(model.placement().shards()[s], model.config()), layout);
             page_bytes[stage.is_on_host() ? nullptr : stage.backend.get()] +=
                 static_cast<uint64_t>(part.page_bytes());
             hosts_.insert(stage.host());
@@ -108,7 +109,7 @@ class Memories {
     std::map<const Backend*, uint64_t> work_bytes(const EngineSizes& sizes) const {
         const model::Config& config = model_.config();
         const auto of_steps =
-            runtime::step_bytes(model_.placement().stages(), model_.shape(), sizes.n_rows, sizes.n_context);
+            runtime::step_bytes(model_.forward(), sizes.n_rows, sizes.n_context);
         std::map<const Backend*, uint64_t> bytes;
         const int64_t n_logits = std::min(sizes.n_rows, sizes.n_requests + n_logits_rows_);
         bytes[nullptr] = static_cast<uint64_t>(n_logits * config.n_vocab) * sizeof(float);

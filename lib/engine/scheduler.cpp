@@ -16,7 +16,7 @@ Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, 
                      int64_t n_logits_rows)
     : model_(std::move(model)),
       n_context_(n_context),
-      space_(model_->placement().stages(), model_->shape(), n_rows, n_context) {
+      space_(model_->forward(), n_rows, n_context) {
     reserve_logits(n_logits_rows);
     rows_.reserve(n_rows);
 }

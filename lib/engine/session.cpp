@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "engine/open_sizes.h"
+#include "model/shares.h"
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
 
@@ -83,10 +84,23 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
 
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format) {
-    std::vector<kv::DeviceLayers> parts;
-    for (const runtime::Stage& stage : model.placement().stages())
-        parts.push_back({stage.backend, stage.n_layer});
-    return std::make_shared<kv::PagePool>(kv_layout(model.config(), k_format, v_format), std::move(parts));
+    const backend::KvLayout layout = kv_layout(model.config(), k_format, v_format);
+    if (!model.placement().has_ranks()) {
+        std::vector<kv::DeviceLayers> parts;
+        for (const runtime::Stage& stage : model.placement().stages())
+            parts.push_back({stage.backend, stage.n_layer});
+        return std::make_shared<kv::PagePool>(layout, std::move(parts));
+    }
+    kv::PageParts parts;
+    for (const runtime::Shard& shard : model.placement().shards())
+        parts.here.push_back(model::page_part_of(shard, model.config()));
+    parts.remote = model.ranks().remote_pages.get();
+    for (const std::vector<runtime::Shard>& process : model.ranks().elsewhere) {
+        parts.elsewhere.emplace_back();
+        for (const runtime::Shard& shard : process)
+            parts.elsewhere.back().push_back(model::page_part_of(shard, model.config()));
+    }
+    return std::make_shared<kv::PagePool>(layout, std::move(parts));
 }
 
 void check_ids(std::span<const int32_t> ids, const model::Config& config) {

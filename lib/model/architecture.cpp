@@ -9,8 +9,9 @@ backend::StepLimits shape_of(const Config& config) {
     return step_shape(config);
 }
 
-runtime::Architecture architecture_of(const Config& config, const Weights& weights) {
-    return minimax_m2(config, weights);
+runtime::Architecture architecture_of(const Config& config, const Weights& weights,
+                                      const runtime::RankShare& share) {
+    return minimax_m2(config, weights, share);
 }
 
 }  // namespace minim::model

@@ -12,7 +12,8 @@ namespace minim::model {
 // Returns the sizes of a step, without its rows and context.
 backend::StepLimits shape_of(const Config& config);
 
-// The arguments must outlive the result.
-runtime::Architecture architecture_of(const Config& config, const Weights& weights);
+// `config`, `weights`: of the rank with this share. The two must outlive the result.
+runtime::Architecture architecture_of(const Config& config, const Weights& weights,
+                                      const runtime::RankShare& share = {});
 
 }  // namespace minim::model

@@ -10,9 +10,10 @@ namespace {
 using backend::LinearTask;
 using runtime::Activations;
 
-// q, k, v = projections of the normalised x; o = attention.
+// q, k, v = projections of the normalised x; o = attention. Ranks that share heads first add their sums of squares, if the norms
+// are over all heads together.
 void attend(const Config& config, const LayerWeights& layer, std::span<const float> rope_frequency,
-            int64_t kv_layer, const Activations& a) {
+            int64_t kv_layer, const runtime::RankShare& share, const Activations& a) {
     a.backend.norm(a.scratch, a.x, a.n, layer.attn_norm, config.norm_eps, a.h);
     const LinearTask qkv[] = {{&layer.wq, a.q, false}, {&layer.wk, a.k, false}, {&layer.wv, a.v, false}};
     a.backend.linear(a.scratch, a.h, a.n, qkv);
@@ -31,13 +32,21 @@ void attend(const Config& config, const LayerWeights& layer, std::span<const flo
     args.k_norm = layer.k_norm;
     args.norm_eps = config.norm_eps;
     args.rope_frequency = rope_frequency;
+    if (share.shares_heads() && layer.q_norm.size > config.head_dim) {
+        args.n_head_all = config.n_head * share.tensor;
+        args.n_head_kv_all = config.n_head_kv * share.tensor;
+        args.squares = a.squares;
+        a.backend.head_squares(a.scratch, args, a.squares);
+        a.group->sum(a.scratch, a.squares, 2 * a.n);
+    }
     a.backend.attend(a.scratch, args);
 }
 
-// x += wo o
-void add_attention(const LayerWeights& layer, const Activations& a) {
-    const LinearTask output = {&layer.wo, a.x, true};
+// x += wo o. Of ranks that share heads, the first one adds its part to x, and the sum over the ranks adds the others' parts.
+void add_attention(const LayerWeights& layer, const runtime::RankShare& share, const Activations& a) {
+    const LinearTask output = {&layer.wo, a.x, !share.shares_heads() || share.rank == 0};
     a.backend.linear(a.scratch, a.o, a.n, {&output, 1});
+    if (share.shares_heads()) a.group->sum(a.scratch, a.x, a.n * layer.wo.rows);
 }
 
 // h = normalised x; ids and gates = the experts of each row and their weights.
@@ -71,7 +80,8 @@ backend::StepLimits step_shape(const Config& config) {
             .n_vocab = config.n_vocab};
 }
 
-runtime::Architecture minimax_m2(const Config& config, const Weights& weights) {
+runtime::Architecture minimax_m2(const Config& config, const Weights& weights,
+                                 const runtime::RankShare& share) {
     const auto layer_at = [&weights](int64_t layer) -> const LayerWeights& { return weights.layers[layer]; };
     runtime::Architecture m2;
     m2.shape = step_shape(config);
@@ -79,11 +89,13 @@ runtime::Architecture minimax_m2(const Config& config, const Weights& weights) {
     m2.embed = [&weights](const Activations& a, std::span<const int32_t> tokens) {
         a.backend.embed(a.scratch, weights.embedding, tokens, a.x);
     };
-    m2.attend = [&config, layer_at, rope_frequency = rope_frequencies(config)](
+    m2.attend = [&config, layer_at, share, rope_frequency = rope_frequencies(config)](
                     const Activations& a, int64_t layer, int64_t kv_layer) {
-        attend(config, layer_at(layer), rope_frequency, kv_layer, a);
+        attend(config, layer_at(layer), rope_frequency, kv_layer, share, a);
     };
-    m2.add_attention = [layer_at](const Activations& a, int64_t layer) { add_attention(layer_at(layer), a); };
+    m2.add_attention = [layer_at, share](const Activations& a, int64_t layer) {
+        add_attention(layer_at(layer), share, a);
+    };
     m2.choose_experts = [&config, layer_at](const Activations& a, int64_t layer) {
         choose_experts(config, layer_at(layer), a);
     };

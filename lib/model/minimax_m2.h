@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "runtime/architecture.h"
+#include "runtime/placement.h"
 
 namespace minim::model {
 
@@ -18,7 +19,8 @@ std::vector<float> rope_frequencies(const Config& config);
 // Returns the sizes of a step, without its rows and context.
 backend::StepLimits step_shape(const Config& config);
 
-// The arguments must outlive the result.
-runtime::Architecture minimax_m2(const Config& config, const Weights& weights);
+// `config`, `weights`: of the rank with this share. The two must outlive the result.
+runtime::Architecture minimax_m2(const Config& config, const Weights& weights,
+                                 const runtime::RankShare& share);
 
 }  // namespace minim::model

@@ -12,6 +12,7 @@
 #include "model/fingerprint.h"
 #include "model/headers.h"
 #include "model/roles.h"
+#include "model/shares.h"
 #include "runtime/step_space.h"
 #include "weights/finite.h"
 #include "weights/mapped.h"
@@ -89,7 +90,33 @@ Model::Model(const std::string& path, const Place& place, const OpenOptions& opt
     placement_ = checked(place(config_, specs_), config_);
     load_weights(options, log);
     make_pools(options.expert_moves, uses, log);
-    forward_.emplace(placement_.stages(), architecture_of(config_, weights_), pools_);
+    make_forward_pass();
+    if (net_.test) net_.test();
+}
+
+void Model::make_forward_pass() {
+    if (!placement_.has_ranks()) {
+        forward_.emplace(placement_.stages(), architecture_of(config_, weights_.front()), pools_);
+        return;
+    }
+    std::vector<std::unique_ptr<runtime::RankPass>> ranks;
+    for (size_t r = 0; r < rank_specs_.size(); ++r) {
+        const runtime::Shard& shard = placement_.shards()[r];
+        ranks.push_back(std::make_unique<runtime::RankPass>(
+            shard, architecture_of(rank_configs_[r], weights_[r], shard.share), net_.links[r]));
+    }
+    forward_.emplace(std::move(ranks), net_.remote.get());
+}
+
+// Divides the weights among the ranks of this process.
+void Model::narrow_weights() {
+    for (const runtime::Shard& shard : placement_.shards()) {
+        rank_specs_.push_back(weights_of(shard, specs_, config_));
+        rank_configs_.push_back(config_of(shard.share, config_));
+        weights::DeviceWeights part{shard.backend.get(), {}, shard.backend->host()};
+        for (const weights::WeightSpec& weight : rank_specs_.back()) part.weights.push_back(&weight);
+        parts_.push_back(std::move(part));
+    }
 }
 
 // Returns null if no device computes on host memory.
@@ -105,7 +132,11 @@ int64_t Model::prompt_rows() const noexcept {
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     const std::span<const runtime::Shard> shards = placement_.shards();
-    parts_ = parts_of(placement_, specs_);
+    if (placement_.has_ranks()) {
+        narrow_weights();
+    } else {
+        parts_ = parts_of(placement_, specs_);
+    }
     for (size_t s = 0; s < shards.size(); ++s)
         if (parts_[s].host == nullptr)
             parts_[s].table_bytes = shards[s].expert_layers.size() * static_cast<uint64_t>(config_.n_expert) *
@@ -116,6 +147,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     const std::vector<weights::Storage> storage =
         weights::choose_storage(parts_, residence, options.packed_file, log);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
+    if (placement_.has_ranks()) net_ = options.connect(config_, placement_, fingerprint_);
     check_small_weights(checkpoint_, specs_);
     weights::PlaceOptions place = {.packed_file = options.packed_file,
                                    .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
@@ -127,8 +159,35 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     for (const runtime::Shard& shard : shards) place.part_hashes.push_back(hash_of(shard));
     placed_ = weights::place(parts_, storage, place, checkpoint_, log);
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
-    weights_ = join(parts_, placed_, config_.n_layer);
+    if (placement_.has_ranks()) {
+        for (size_t r = 0; r < parts_.size(); ++r)
+            weights_.push_back(join({&parts_[r], 1}, {&placed_[r], 1}, config_.n_layer));
+        mark_absent_experts();
+    } else {
+        weights_.push_back(join(parts_, placed_, config_.n_layer));
+    }
     make_expert_tables();
+}
+
+// Gives each rank's experts their number in the model: stacks end with the rank's last expert. Backends on host memory learn from a
+// table which of them are absent.
+void Model::mark_absent_experts() {
+    const auto n_expert = static_cast<size_t>(config_.n_expert);
+    absent_.resize(parts_.size() * n_expert);
+    for (size_t r = 0; r < parts_.size(); ++r) {
+        const runtime::Shard& shard = placement_.shards()[r];
+        uint8_t* const absent = absent_.data() + r * n_expert;
+        for (size_t e = 0; e < n_expert; ++e) absent[e] = shard.share.has_expert(static_cast<int64_t>(e)) ? 0 : 1;
+        for (const int64_t layer : shard.expert_layers) {
+            backend::ExpertWeights& experts = weights_[r].layers[layer].experts;
+            for (backend::ExpertStack* stack : {&experts.gate, &experts.up, &experts.down}) {
+                stack->expert.resize(n_expert);
+                if (!stack->scale.empty()) stack->scale.resize(n_expert, 1.0F);
+                if (!stack->blocks.empty()) stack->blocks.resize(n_expert, stack->blocks.back());
+            }
+            experts.is_on_device = absent;
+        }
+    }
 }
 
 // Writes the tables by which devices find the experts of a layer. They are in the device's memory, after the weights.
@@ -139,7 +198,8 @@ void Model::make_expert_tables() {
         backend::Memory& memory = *placed_[s].device;
         std::byte* table = memory.data() + memory.size() - parts_[s].table_bytes;
         for (const int64_t layer : shard.expert_layers) {
-            backend::ExpertWeights& experts = weights_.layers[layer].experts;
+            Weights& weights = weights_[placement_.has_ranks() ? s : 0];
+            backend::ExpertWeights& experts = weights.layers[layer].experts;
             const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
             const std::span<const std::byte> bytes = std::as_bytes(std::span(places));
             shard.backend->write(table, bytes.data(), bytes.size());
@@ -154,7 +214,8 @@ void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const
     std::vector<std::span<const std::byte>> host_memory;
     for (const weights::PlacedWeights& placed : placed_)
         for (const Buffer& buffer : placed.host) host_memory.emplace_back(buffer.data(), buffer.size());
-    pools_ = make_expert_pools(placement_, {specs_, weights_, *reader_, host_memory}, moves, uses, log);
+    if (placement_.has_ranks()) return;
+    pools_ = make_expert_pools(placement_, {specs_, weights_.front(), *reader_, host_memory}, moves, uses, log);
     for (size_t s = 0; s < pools_.size(); ++s) {
         if (pools_[s] == nullptr) continue;
         weight_bytes_[s].total += pools_[s]->device_bytes();

@@ -13,6 +13,7 @@
 #include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "kv/remote_pages.h"
 #include "model/architecture.h"
 #include "model/config.h"
 #include "model/expert_profile.h"
@@ -21,10 +22,27 @@
 #include "runtime/expert_pool.h"
 #include "runtime/forward_pass.h"
 #include "runtime/placement.h"
+#include "runtime/rank_links.h"
+#include "runtime/remote_ranks.h"
 #include "weights/place.h"
 #include "weights/reader.h"
 
 namespace minim::model {
+
+// What connects the ranks of a model, if its placement has ranks.
+struct RankNet {
+    std::vector<std::unique_ptr<runtime::Transport>> transports;  // that the links use
+    std::vector<runtime::RankLinks> links;                        // of each rank of this process
+    // Of the process that plans the steps; null: there are no other processes, or this is one of them.
+    std::shared_ptr<runtime::RemoteRanks> remote;
+    std::shared_ptr<kv::RemotePages> remote_pages;
+    std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
+    int32_t process = 0;
+    int32_t n_processes = 1;
+    std::shared_ptr<void> owner;  // of what the above point to
+    // Checks, with all ranks together, that exchanges work. Called once the weights are loaded.
+    std::function<void()> test;
+};
 
 struct OpenOptions {
     std::optional<checkpoint::HostStorage>
@@ -40,6 +58,9 @@ struct OpenOptions {
         runtime::ExpertMoves::reproducible;  // for stages with room for a cache of experts
     std::string expert_profile = {};         // read if it exists (expert_profile.h); empty: none
     TextOptions text = {};
+    // Connects the ranks of a placement that has them, before weights are loaded. `fingerprint`: of the model.
+    std::function<RankNet(const Config& config, const runtime::Placement& placement, uint64_t fingerprint)>
+        connect = {};
 };
 
 // Weights in host memory, read into it or mapped.
@@ -70,7 +91,9 @@ class Model {
     // Returns the backend of the first layers.
     const backend::Backend& backend() const noexcept { return *placement_.stages().front().backend; }
     const runtime::ForwardPass& forward() const noexcept { return *forward_; }
-    const Weights& weights() const noexcept { return weights_; }
+    // Returns the weights of all layers, or those of the first rank.
+    const Weights& weights() const noexcept { return weights_.front(); }
+    const RankNet& ranks() const noexcept { return net_; }
     std::span<const weights::WeightSpec> weight_specs() const noexcept { return specs_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a shard
     std::vector<WeightBlock> host_blocks() const;
@@ -84,7 +107,10 @@ class Model {
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
+    void narrow_weights();
+    void mark_absent_experts();
     void make_expert_tables();
+    void make_forward_pass();
     void make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
@@ -93,10 +119,14 @@ class Model {
     uint64_t fingerprint_ = 0;
     runtime::Placement placement_;
     std::vector<weights::WeightSpec> specs_;
+    RankNet net_;
+    std::vector<std::vector<weights::WeightSpec>> rank_specs_;  // a rank; empty: the placement has no ranks
+    std::vector<Config> rank_configs_;                          // like rank_specs_
+    std::vector<uint8_t> absent_;                               // [rank, n_expert]: 1 for experts of other ranks
     std::vector<weights::DeviceWeights> parts_;       // a shard
     std::vector<weights::PlacedWeights> placed_;      // a shard
     std::vector<weights::WeightBytes> weight_bytes_;  // a shard
-    Weights weights_;
+    std::vector<Weights> weights_;  // a rank; one if the placement has no ranks
     std::optional<weights::Reader> reader_;                    // of pools
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage
     std::optional<runtime::ForwardPass> forward_;

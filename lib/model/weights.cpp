@@ -18,19 +18,24 @@ Vector vector_of(const Matrix& matrix) {
     return {reinterpret_cast<const float*>(matrix.data), matrix.cols};
 }
 
-// Adds the next expert to a stack: experts come in order.
-void add_expert(const Matrix& matrix, ExpertStack& stack) {
+// Adds an expert to a stack. Those before it that are not added are absent.
+void add_expert(int64_t expert, const Matrix& matrix, ExpertStack& stack) {
     stack.format = matrix.format;
     stack.rows = matrix.rows;
     stack.cols = matrix.cols;
     stack.row_bytes = matrix.row_bytes;
     stack.packed = matrix.packed;
+    stack.expert.resize(expert);
+    stack.scale.resize(expert, 1.0F);
     stack.expert.push_back(matrix.data);
     stack.scale.push_back(matrix.scale);
-    if (matrix.blocks != nullptr) stack.blocks.push_back(matrix.blocks);
+    if (matrix.blocks == nullptr) return;
+    stack.blocks.resize(expert, matrix.blocks);  // kernels divide work by those of any expert
+    stack.blocks.push_back(matrix.blocks);
 }
 
-void set_of_layer(Role role, const Matrix& matrix, LayerWeights& layer) {
+void set_of_layer(const WeightSpec& weight, const Matrix& matrix, LayerWeights& layer) {
+    const auto role = static_cast<Role>(weight.role);
     switch (role) {
         case Role::attn_norm:
             layer.attn_norm = vector_of(matrix);
@@ -66,13 +71,13 @@ void set_of_layer(Role role, const Matrix& matrix, LayerWeights& layer) {
             layer.experts_norm = vector_of(matrix);
             break;
         case Role::gate:
-            add_expert(matrix, layer.experts.gate);
+            add_expert(weight.expert, matrix, layer.experts.gate);
             break;
         case Role::up:
-            add_expert(matrix, layer.experts.up);
+            add_expert(weight.expert, matrix, layer.experts.up);
             break;
         case Role::down:
-            add_expert(matrix, layer.experts.down);
+            add_expert(weight.expert, matrix, layer.experts.down);
             break;
         case Role::embedding:
         case Role::output_norm:
@@ -83,20 +88,10 @@ void set_of_layer(Role role, const Matrix& matrix, LayerWeights& layer) {
 
 void set(const WeightSpec& weight, const Matrix& matrix, Weights& all) {
     const auto role = static_cast<Role>(weight.role);
-    if (weight.layer >= 0) return set_of_layer(role, matrix, all.layers[weight.layer]);
+    if (weight.layer >= 0) return set_of_layer(weight, matrix, all.layers[weight.layer]);
     if (role == Role::embedding) all.embedding = matrix;
     if (role == Role::output_norm) all.output_norm = vector_of(matrix);
     if (role == Role::output) all.output = matrix;
-}
-
-bool has(const Shard& shard, const WeightSpec& weight) {
-    const auto role = static_cast<Role>(weight.role);
-    if (role == Role::embedding) return shard.has_embedding;
-    if (weight.layer < 0) return shard.has_output;
-    if (weight.is_expert()) return shard.has_experts_of(weight.layer);
-    if (role == Role::experts_norm)
-        return shard.has_experts_of(weight.layer) && !shard.has_layer(weight.layer);
-    return shard.has_layer(weight.layer);
 }
 
 // Returns whether all factors of a stack are 1; kernels then need none.
@@ -107,6 +102,16 @@ bool has_no_factors(const ExpertStack& stack) {
 }
 
 }  // namespace
+
+bool has(const Shard& shard, const WeightSpec& weight) {
+    const auto role = static_cast<Role>(weight.role);
+    if (role == Role::embedding) return shard.has_embedding;
+    if (weight.layer < 0) return shard.has_output;
+    if (weight.is_expert()) return shard.has_experts_of(weight.layer);
+    if (role == Role::experts_norm)
+        return shard.has_experts_of(weight.layer) && !shard.has_layer(weight.layer);
+    return shard.has_layer(weight.layer);
+}
 
 DeviceWeights part_of(const Shard& shard, std::span<const WeightSpec> weights) {
     DeviceWeights part{shard.backend.get(), {}, shard.backend->host()};
@@ -125,8 +130,11 @@ std::vector<DeviceWeights> parts_of(const runtime::Placement& placement,
 uint64_t hash_of(const Shard& shard) {
     const int64_t numbers[] = {shard.first_layer, shard.n_layer, shard.has_embedding ? 1 : 0,
                                shard.has_output ? 1 : 0};
+    const int32_t share[] = {shard.share.rank, shard.share.tensor, shard.share.expert_groups,
+                             shard.share.expert_parts};
     uint64_t hash = hash_bytes(std::as_bytes(std::span(shard.backend->name())));
     hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
+    if (shard.share != runtime::RankShare()) hash = hash_bytes(std::as_bytes(std::span(share)), hash);
     return hash_bytes(std::as_bytes(std::span(shard.expert_layers)), hash);
 }
 

@@ -32,6 +32,9 @@ struct Weights {
     backend::Matrix output;       // [n_vocab, hidden]
 };
 
+// Returns whether a shard has a weight, or a part of it.
+bool has(const runtime::Shard& shard, const weights::WeightSpec& weight);
+
 // Returns the weights of each shard.
 std::vector<weights::DeviceWeights> parts_of(const runtime::Placement& placement,
                                              std::span<const weights::WeightSpec> weights);
@@ -40,7 +43,8 @@ weights::DeviceWeights part_of(const runtime::Shard& shard, std::span<const weig
 // Returns a hash that identifies the part of the model in a shard.
 uint64_t hash_of(const runtime::Shard& shard);
 
-// Joins the parts, which must outlive the result. Together they have every weight.
+// Joins the parts, which must outlive the result. Together they have every weight, or those of a rank: then the layers and
+// experts that the rank does not have are empty.
 Weights join(std::span<const weights::DeviceWeights> parts, std::span<const weights::PlacedWeights> placed,
              int64_t n_layer);
 

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "backend/backend.h"
+#include "backend/group.h"
 
 namespace minim::runtime {
 
@@ -30,6 +31,9 @@ struct Activations {
     int32_t* ids;          // [n, n_expert_used]: the experts chosen
     float* gates;          // [n, n_expert_used]: their weights
     std::span<const backend::KvRow> places;  // of each row in the KV cache; valid until attend()
+    // The ranks that compute the same layers; null: this device computes them alone.
+    backend::Group* group = nullptr;
+    float* squares = nullptr;  // [n, 2]: of a group that shares heads
 };
 
 // Everything that the functions refer to must outlive them.
@@ -41,7 +45,7 @@ struct Architecture {
     std::function<void(const Activations&, std::span<const int32_t> tokens)> embed;
     // o = attention of x. Stores K and V as the cache's layer `kv_layer`. x is unchanged.
     std::function<void(const Activations&, int64_t layer, int64_t kv_layer)> attend;
-    // x += projection of o.
+    // x += projection of o. The ranks of a group that share heads each add their part.
     std::function<void(const Activations&, int64_t layer)> add_attention;
     // h = input of the experts, ids and gates = the chosen ones. x is unchanged.
     std::function<void(const Activations&, int64_t layer)> choose_experts;

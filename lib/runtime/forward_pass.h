@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives a model's architecture over its stages: one loop over layers, for steps that are computed, recorded and
-// repeated, with the transfers between devices and the offloaded experts.
+// The forward pass of a model: on one rank, or on the ranks of this process, each on a thread of its own, together with
+// those of other processes.
 #pragma once
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
-#include "backend/host_device.h"
 #include "base/cancel.h"
 #include "base/top_k.h"
 #include "runtime/architecture.h"
-#include "runtime/expert_pool.h"
 #include "runtime/logits.h"
-#include "runtime/placement.h"
-#include "runtime/step_space.h"
+#include "runtime/rank_pass.h"
+#include "runtime/rank_threads.h"
+#include "runtime/remote_ranks.h"
+#include "runtime/step_row.h"
 
 namespace minim::runtime {
 
-// One row of a step.
-struct StepRow {
-    int32_t token = 0;
-    backend::KvRow at;  // its sequence and position
-    bool wants_logits = false;
-};
-
-// Observes the residual stream after each layer and the chosen experts; for tests and inspection.
-// x: [n, hidden], ids and gates: [n, n_expert_used]. With an observer the last layer computes every row.
-using LayerObserver =
-    std::function<void(int64_t layer, int64_t n, const float* x, const int32_t* ids, const float* gates)>;
+class StepSpace;
 
 class ForwardPass {
   public:
-    // `pools` must outlive it: one for each stage, null if the stage shares no experts; empty: no stage does.
+    // Computes on one rank that is alone. `pools` must outlive it: one for each stage, null if the stage shares no experts;
+    // empty: no stage does.
     ForwardPass(std::span<const Stage> stages, Architecture architecture,
                 std::span<const std::unique_ptr<ExpertPool>> pools = {});
     // Computes all layers on one device, which must outlive it.
     ForwardPass(const backend::Backend& backend, Architecture architecture);
+    // Computes on the ranks of this process, and on those of other processes, which must outlive it; null: there are none,
+    // or this process does not plan the steps.
+    ForwardPass(std::vector<std::unique_ptr<RankPass>> ranks, RemoteRanks* remote);
+
+    std::span<const std::unique_ptr<RankPass>> ranks() const noexcept { return ranks_; }
+    RemoteRanks* remote() const noexcept { return remote_; }
 
     // Stores the rows' K and V, and writes the logits of the rows that request them, in row order:
     // [number of such rows, n_vocab]. Rows of one sequence come in position order. Throws cancelled between
-    // layers, and device_lost; the KV entries written until then are garbage beyond the caller's count of kept
-    // tokens.
+    // layers, device_lost and peer_lost; the KV entries written until then are garbage beyond the caller's count of kept
+    // tokens. An observer sees rank 0 alone. If there are several ranks, steps of several threads follow each other.
     void step(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
               const LayerObserver& observer = {}) const;
     void step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
@@ -56,59 +53,13 @@ class ForwardPass {
     void fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const;
 
   private:
-    using StageSpace = StepSpace::StageSpace;
-    using ExpertSpace = StepSpace::ExpertSpace;
-    struct Step {
-        std::span<const StepRow> rows;
-        StepSpace& space;
-        const CancelToken* cancel;
-        const LayerObserver& observer;
-        int64_t n_wanted;  // rows whose logits are requested
-        // True if devices may record the step: all rows want logits, which are computed at once.
-        bool is_repeatable;
-        int64_t n;  // rows by now: fewer after the last attention if not all logits are wanted
-    };
-    // Layers of a stage that its device computes without another one: begin .. end - 1, and the layer `end` up to the
-    // choice of its experts, which are offloaded. The last part of a stage has no such layer: `end` is the number of
-    // the stage's layers.
-    struct Part {
-        size_t stage;
-        int64_t begin, end;
-        bool embeds;
-        bool projects;
-        bool is_empty;
-    };
-    Part part_from(size_t stage_index, int64_t begin) const;
-    ExpertPool* pool_of(size_t stage_index) const noexcept {
-        return pools_.empty() ? nullptr : pools_[stage_index].get();
-    }
-    bool is_shared(size_t stage_index, int64_t layer_of_stage) const noexcept {
-        const ExpertPool* pool = pool_of(stage_index);
-        return pool != nullptr && pool->has(layer_of_stage);
-    }
-    bool leaves_rows_out(int64_t layer, const Step& step) const;
-    Activations activations(const StageSpace& stage, const Step& step) const {
-        return stage.activations(step.n, architecture_.shape.n_expert_used);
-    }
-    std::function<void()> answers_of(const Part& part, Step& step) const;
-    void compute(Step& step) const;
-    void compute_stage(size_t stage_index, Step& step) const;
-    void run(const Part& part, Step& step) const;
-    bool begin_recorded(const Part& part, Step& step) const;
-    void operations(const Part& part, Step& step) const;
-    void layers(const Part& part, Step& step) const;
-    void experts_offloaded(const Part& part, Step& step) const;
-    void leave_rows_out(Step& step, StageSpace& space) const;
-    void fetch_logits_of_groups(Step& step) const;
-    void observe(int64_t layer, const Activations& a, const Step& step) const;
+    bool is_alone() const noexcept { return ranks_.size() == 1 && ranks_.front()->links().is_alone(); }
+    void give_up(const RankPass& rank) const noexcept;
 
-    const std::vector<Stage> stages_;
-    std::vector<int64_t> first_layer_;  // of each stage
-    const Architecture architecture_;
-    const std::span<const std::unique_ptr<ExpertPool>> pools_;
-    const backend::HostDevice* host_beside_devices_;  // null: the host's threads do not wait for a device
-    // Their addresses identify recorded steps: [first layer of a part][whether it has queries].
-    std::vector<std::byte> part_keys_;
+    const std::vector<std::unique_ptr<RankPass>> ranks_;
+    RemoteRanks* const remote_ = nullptr;
+    const std::unique_ptr<RankThreads> threads_;  // of the ranks from the second one on; null: there are none
+    mutable std::mutex mutex_;                    // held during a step of several ranks
 };
 
 }  // namespace minim::runtime

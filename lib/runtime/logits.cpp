@@ -15,20 +15,26 @@ uint64_t group_bytes(int64_t n_vocab, int64_t n_rows) {
 
 }  // namespace
 
-Logits::Logits(const Stage& last, int64_t n_vocab, int64_t n_rows) : n_vocab_(n_vocab) {
-    if (last.is_on_host()) return;
-    memory_ = last.backend->allocate(group_bytes(n_vocab, n_rows), "logits");
-    if (last.backend->makes_top_k()) top_k_lists_ = std::make_unique<TopKSpace>(*last.backend, n_rows);
+// Ranks that share the output head have no top-k: another query for a row of an earlier group would need all ranks again.
+Logits::Logits(const Stage& last, int64_t n_vocab, int64_t n_rows, const RankLinks& links)
+    : n_vocab_(n_vocab * links.share.tensor) {
+    if (links.shares_heads()) part_ = last.backend->allocate(group_bytes(n_vocab, n_rows), "logits");
+    if (last.is_on_host() || (part_ && links.share.rank != 0)) return;
+    memory_ = last.backend->allocate(group_bytes(n_vocab_, n_rows), "logits");
+    if (!part_ && last.backend->makes_top_k())
+        top_k_lists_ = std::make_unique<TopKSpace>(*last.backend, n_rows);
 }
 
-uint64_t Logits::device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows) {
-    if (last.is_on_host()) return 0;
-    const uint64_t bytes = group_bytes(n_vocab, n_rows);
-    return last.backend->makes_top_k() ? bytes + TopKSpace::device_bytes(n_rows) : bytes;
+uint64_t Logits::device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows, const RankLinks& links) {
+    const bool has_part = links.shares_heads();
+    const uint64_t part = has_part ? group_bytes(n_vocab, n_rows) : 0;
+    if (last.is_on_host() || (has_part && links.share.rank != 0)) return part;
+    const uint64_t bytes = part + group_bytes(n_vocab * links.share.tensor, n_rows);
+    return !has_part && last.backend->makes_top_k() ? bytes + TopKSpace::device_bytes(n_rows) : bytes;
 }
 
 int64_t Logits::group_rows() const noexcept {
-    return memory_ ? backend::k_max_top_k_rows : std::max<int64_t>(n_wanted_, 1);
+    return memory_ || part_ ? backend::k_max_top_k_rows : std::max<int64_t>(n_wanted_, 1);
 }
 
 int64_t Logits::count_of(int64_t first) const noexcept {
@@ -48,19 +54,25 @@ const float* Logits::on_device(int64_t row) const noexcept {
     return reinterpret_cast<const float*>(memory_->data()) + (row - first_) * n_vocab_;
 }
 
-void Logits::project(const Side& last, const float* h, int64_t first, const Architecture& architecture) {
+void Logits::project(const Side& last, const float* h, int64_t first, const Architecture& architecture,
+                     backend::Group* ranks) {
     first_ = first;
-    float* place = memory_ ? reinterpret_cast<float*>(memory_->data()) : output_.logits + first * n_vocab_;
-    architecture.project(last.backend, last.scratch, h + first * architecture.shape.hidden, count_of(first),
-                         place);
+    float* place = nullptr;
+    if (memory_) place = reinterpret_cast<float*>(memory_->data());
+    else if (output_.logits != nullptr) place = output_.logits + first * n_vocab_;
+    const float* rows = h + first * architecture.shape.hidden;
+    float* part = part_ ? reinterpret_cast<float*>(part_->data()) : place;
+    architecture.project(last.backend, last.scratch, rows, count_of(first), part);
+    if (part_) ranks->gather_rows(last.scratch, part, count_of(first), architecture.shape.n_vocab, place);
 }
 
 void Logits::upload_queries(const Side& last, int64_t first) {
     if (has_queries()) top_k_lists_->upload(last.scratch, first);
 }
 
-void Logits::compute(const Side& last, const float* h, int64_t first, const Architecture& architecture) {
-    project(last, h, first, architecture);
+void Logits::compute(const Side& last, const float* h, int64_t first, const Architecture& architecture,
+                     backend::Group* ranks) {
+    project(last, h, first, architecture, ranks);
     if (has_queries())
         last.backend.top_k(last.scratch, on_device(first), count_of(first), n_vocab_,
                            top_k_lists_->task(first));
@@ -88,7 +100,7 @@ void Logits::bring_back(const Side& last, const float* h, int64_t row, const Arc
     if (!stay() || row >= n_wanted_)
         fail_internal("logits of row {} of {} that a device was to keep", row, n_wanted_);
     const int64_t first = row / group_rows() * group_rows();
-    if (first != first_) project(last, h, first, architecture);
+    if (first != first_) project(last, h, first, architecture, nullptr);
 }
 
 void Logits::fetch_row(const Side& last, const float* h, int64_t row, float* logits,

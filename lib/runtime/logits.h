@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logits of a step. A device with its own memory computes a group of rows at a time; those of the last group stay
 // there until the next step, and its top-k is available. A device on host memory computes them where the caller wants
-// them, all at once.
+// them, all at once. Ranks that share the output head compute a group of rows at a time, and rank 0 gathers them.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "base/top_k.h"
 #include "runtime/architecture.h"
 #include "runtime/placement.h"
+#include "runtime/rank_links.h"
 #include "runtime/top_k_space.h"
 #include "runtime/transfer.h"
 
@@ -30,9 +31,10 @@ class Logits {
   public:
     // Makes room for steps of at most n_rows rows. `last` is the last stage. Throws out_of_memory or
     // out_of_device_memory.
-    Logits(const Stage& last, int64_t n_vocab, int64_t n_rows);
+    // n_vocab: of the rank.
+    Logits(const Stage& last, int64_t n_vocab, int64_t n_rows, const RankLinks& links);
     // Returns the bytes that it allocates on the stage's device.
-    static uint64_t device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows);
+    static uint64_t device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows, const RankLinks& links);
 
     // Returns whether logits stay on the device until the next step, with top-k available.
     bool stay() const noexcept { return top_k_lists_ != nullptr; }
@@ -46,7 +48,9 @@ class Logits {
     // For the group of rows that begins with `first`: upload its queries to the device, compute its logits, and bring
     // what was requested to the host. compute() issues operations only, so that it may be part of a recorded step.
     void upload_queries(const Side& last, int64_t first);
-    void compute(const Side& last, const float* h, int64_t first, const Architecture& architecture);
+    // `ranks`: those that share the output head; null: none do.
+    void compute(const Side& last, const float* h, int64_t first, const Architecture& architecture,
+                 backend::Group* ranks);
     void fetch(const Side& last, int64_t first);
 
     // Returns the top-k of a row of the last step, valid until the next one.
@@ -61,12 +65,14 @@ class Logits {
   private:
     int64_t count_of(int64_t first) const noexcept;
     const float* on_device(int64_t row) const noexcept;
-    void project(const Side& last, const float* h, int64_t first, const Architecture& architecture);
+    void project(const Side& last, const float* h, int64_t first, const Architecture& architecture,
+                 backend::Group* ranks);
     void download(const Side& last, int64_t first, int64_t count, float* logits) const;
     void bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture);
 
-    const int64_t n_vocab_;
-    std::unique_ptr<backend::Memory> memory_;  // of a group; null: the device works on host memory
+    const int64_t n_vocab_;                    // of all ranks
+    std::unique_ptr<backend::Memory> part_;    // this rank's logits of a group; null: it has all
+    std::unique_ptr<backend::Memory> memory_;  // of a group; null: the device works on host memory, or is not on rank 0
     std::unique_ptr<TopKSpace> top_k_lists_;   // null: the device does not make them
     StepOutput output_;                        // of the running step
     int64_t n_wanted_ = 0;                     // of the last step

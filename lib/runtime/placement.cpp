@@ -60,6 +60,16 @@ Placement::Placement(std::vector<Stage> stages, int64_t prompt_rows)
     }
 }
 
+Placement Placement::of_ranks(std::vector<Shard> shards, int64_t n_layer, int64_t prompt_rows) {
+    Placement placement;
+    placement.shards_ = std::move(shards);
+    for (const Shard& shard : placement.shards_) placement.stages_.push_back({shard.backend, shard.n_layer});
+    placement.experts_.assign(n_layer, 0);
+    placement.prompt_rows_ = prompt_rows;
+    placement.has_ranks_ = true;
+    return placement;
+}
+
 // Returns the index of the first shard on a backend, which is added if there is none.
 size_t Placement::shard_on(const std::shared_ptr<const backend::Backend>& backend) {
     const auto found = std::ranges::find(shards_, backend, &Shard::backend);

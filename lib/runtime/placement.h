@@ -45,10 +45,24 @@ struct Stage {
     bool operator==(const Stage&) const = default;
 };
 
-// What one device has of a model. Today each layer's attention is whole on one device, and its experts are; a group of
-// devices that compute the same layers would add the ranges of heads, experts and rows that each has.
+// What one of several ranks that compute the same layers has of each of them (placement/parallel.h).
+struct RankShare {
+    int32_t rank = 0;           // among the ranks of the layers
+    int32_t tensor = 1;         // ranks that share heads and the rows of the output head
+    int32_t expert_groups = 1;  // into which experts are divided
+    int32_t expert_parts = 1;   // into which each expert is divided
+
+    int32_t n_ranks() const noexcept { return expert_groups * expert_parts; }
+    bool has_expert(int64_t e) const noexcept { return e % expert_groups == rank % expert_groups; }
+    int32_t expert_part() const noexcept { return rank / expert_groups; }
+    bool shares_heads() const noexcept { return tensor > 1; }
+    bool operator==(const RankShare&) const = default;
+};
+
+// What one device has of a model: whole layers, or a share of each.
 struct Shard {
-    std::shared_ptr<const backend::Backend> backend;
+    std::shared_ptr<const backend::Backend> backend;  // null: the device of another process
+    RankShare share = {};
     // Layers whose attention, norms, router and KV cache it has.
     int64_t first_layer = 0;
     int64_t n_layer = 0;
@@ -76,6 +90,9 @@ struct Shard {
 class Placement {
   public:
     Placement() = default;
+    // Makes the placement of ranks that share layers. `shards`: those of this process. Each has all experts of its layers, of
+    // which its share says what it has. n_layer: of the model.
+    static Placement of_ranks(std::vector<Shard> shards, int64_t n_layer, int64_t prompt_rows);
     // Leaves out stages without layers. prompt_rows: the most rows of a prompt step for which there is room; 0:
     // k_default_step_rows.
     Placement(std::vector<Stage> stages, int64_t prompt_rows = 0);
@@ -85,6 +102,8 @@ class Placement {
     // name it.
     std::span<const Shard> shards() const noexcept { return shards_; }
     int64_t prompt_rows() const noexcept { return prompt_rows_; }
+    // Returns whether each stage is a rank: with other stages or other processes it computes the same layers.
+    bool has_ranks() const noexcept { return has_ranks_; }
     int64_t n_layer() const noexcept { return std::ssize(experts_); }
     // Return the indices of the shards with a layer, and with its experts.
     size_t device_of(int64_t layer) const noexcept;
@@ -101,6 +120,7 @@ class Placement {
     std::vector<Shard> shards_;
     std::vector<size_t> experts_;  // by layer: shard
     int64_t prompt_rows_ = 0;
+    bool has_ranks_ = false;
 };
 
 // Returns "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has, for

@@ -1,174 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/step_space.h"
 
-#include <algorithm>
 #include <array>
-#include <set>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
 
 namespace minim::runtime {
-namespace {
 
-uint64_t stage_bytes(const backend::StepLimits& limits) {
-    const int64_t heads = limits.n_head + limits.n_head_kv;
-    return float_bytes(limits.n_rows,
-                       2 * limits.hidden + 2 * heads * limits.head_dim + 2 * limits.n_expert_used);
-}
-
-uint64_t offloaded_bytes(const backend::StepLimits& limits) {
-    return float_bytes(limits.n_rows, 2 * limits.hidden + 2 * limits.n_expert_used);
-}
-
-// Returns the devices of a stage's offloaded experts, each once. Of the devices that share experts with the stage's
-// device, only the first is listed.
-std::vector<Offloaded> offloaded_of(const Stage& stage) {
-    std::vector<Offloaded> all;
-    for (int64_t i = 0; i < stage.n_layer; ++i) {
-        const backend::Backend* device = stage.experts_of(i).get();
-        const bool shares = stage.shares_experts_of(i);
-        const bool is_known = std::ranges::any_of(all, [&](const Offloaded& known) {
-            return known.shares == shares && (shares || known.device == device);
-        });
-        if (!is_known && !stage.has_experts_of(i))
-            all.push_back({device, stage.host_of_experts(i) != nullptr, shares});
-    }
-    return all;
-}
-
-}  // namespace
-
-StepSpace::ExpertSpace& StepSpace::StageSpace::experts_on(const backend::Backend& device) {
-    return *std::ranges::find(experts, &device, &ExpertSpace::backend);
-}
-
-Activations StepSpace::StageSpace::activations(int64_t n, int64_t n_expert_used) const noexcept {
-    return {*backend,
-            *scratch,
-            n,
-            x,
-            h,
-            q,
-            k,
-            v,
-            o,
-            routing.ids(n, n_expert_used),
-            routing.gates,
-            std::span(rows).first(n)};
-}
-
-StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::StepLimits& limits) const {
-    const int64_t q_width = limits.n_head * limits.head_dim;
-    const int64_t kv_width = limits.n_head_kv * limits.head_dim;
-
-    StageSpace space = {};
-    space.backend = stage.backend.get();
-    space.scratch = space.backend->reserve(limits);
-    space.memory = space.backend->allocate(stage_bytes(limits), "activations");
-    auto* next = reinterpret_cast<float*>(space.memory->data());
-    const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
-    // The buffers whose heads devices read 16 bytes at a time come first: they stay aligned with any number of rows.
-    space.q = take(q_width);
-    space.o = take(q_width);
-    space.k = take(kv_width);
-    space.v = take(kv_width);
-    space.x = take(limits.hidden);
-    space.h = take(limits.hidden);
-    space.routing.gates = take(2 * limits.n_expert_used);
-    space.rows.resize(n_rows_);
-    return space;
-}
-
-// Returns the stream of the stage that the device has, or else a stream for experts alone.
-backend::Scratch& StepSpace::stream_on(const backend::Backend& device, const backend::StepLimits& limits) {
-    const auto of_stage = std::ranges::find(stages_, &device, &StageSpace::backend);
-    if (of_stage != stages_.end()) return *of_stage->scratch;
-    auto of_experts = std::ranges::find(streams_, &device, &Stream::backend);
-    if (of_experts == streams_.end())
-        of_experts = streams_.insert(of_experts, {&device, device.reserve(limits)});
-    return *of_experts->scratch;
-}
-
-StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const Offloaded& offloaded,
-                                               const backend::StepLimits& limits) {
-    const backend::Backend& device = *offloaded.device;
-    ExpertSpace space = {};
-    space.backend = &device;
-    space.scratch = &stream_on(device, limits);
-    constexpr const char* k_what = "activations for experts";
-    space.memory = offloaded.is_on_host ? stage.backend->allocate_staging(offloaded_bytes(limits), k_what)
-                                        : device.allocate(offloaded_bytes(limits), k_what);
-    space.x = reinterpret_cast<float*>(space.memory->data());
-    space.h = space.x + n_rows_ * limits.hidden;
-    space.routing.gates = space.h + n_rows_ * limits.hidden;
-    return space;
-}
-
-void StepSpace::add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits) {
-    for (size_t s = 0; s < stages.size(); ++s) {
-        StageSpace& stage = stages_[s];
-        for (const Offloaded& offloaded : offloaded_of(stages[s])) {
-            if (offloaded.shares) {
-                stage.shared = std::make_unique<SharedExperts>(stages[s], *offloaded.device,
-                                                               stream_on(*offloaded.device, limits), limits);
-            } else {
-                stage.experts.push_back(make_experts(stage, offloaded, limits));
-            }
-        }
-    }
-}
-
-std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> stages,
-                                                       const backend::StepLimits& shape, int64_t n_rows,
+std::map<const backend::Backend*, uint64_t> step_bytes(const ForwardPass& forward, int64_t n_rows,
                                                        int64_t n_context) {
     std::map<const backend::Backend*, uint64_t> all;
-    const auto add = [&](const backend::Backend* device, uint64_t bytes) {
-        if (!checked_add(all[device], bytes, all[device])) fail_out_of_memory("a step", UINT64_MAX, 0);
-    };
-    backend::StepLimits limits = shape;
-    limits.n_rows = n_rows;
-    limits.n_context = n_context;
-    std::set<const backend::Backend*> with_stream;
-    for (const Stage& stage : stages) {
-        with_stream.insert(stage.backend.get());
-        add(stage.backend.get(), stage.backend->step_bytes(limits));
-        add(stage.backend.get(), stage_bytes(limits));
-    }
-    limits.n_context = 1;
-    for (const Stage& stage : stages) {
-        for (const Offloaded& offloaded : offloaded_of(stage)) {
-            if (with_stream.insert(offloaded.device).second)
-                add(offloaded.device, offloaded.device->step_bytes(limits));
-            if (offloaded.shares) {
-                add(stage.backend.get(), SharedExperts::device_bytes(stage, limits));
-            } else if (!offloaded.is_on_host || stage.is_on_host()) {
-                add(offloaded.is_on_host ? stage.backend.get() : offloaded.device, offloaded_bytes(limits));
-            }
-        }
-    }
-    add(stages.back().backend.get(), Logits::device_bytes(stages.back(), shape.n_vocab, n_rows));
+    for (const std::unique_ptr<RankPass>& rank : forward.ranks())
+        for (const auto& [device, bytes] :
+             step_bytes(rank->stages(), rank->shape(), n_rows, n_context, rank->links()))
+            if (!checked_add(all[device], bytes, all[device])) fail_out_of_memory("a step", UINT64_MAX, 0);
     return all;
+}
+
+StepSpace::StepSpace(const ForwardPass& forward, int64_t n_rows, int64_t n_context)
+    : remote_(forward.remote()) {
+    for (const std::unique_ptr<RankPass>& rank : forward.ranks())
+        ranks_.push_back(
+            std::make_unique<RankSpace>(rank->stages(), rank->shape(), n_rows, n_context, rank->links()));
+    if (remote_ != nullptr) number_ = remote_->make_space(n_rows, n_context);
 }
 
 StepSpace::StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
-                     int64_t n_context)
-    : n_rows_(n_rows), tokens_(n_rows) {
-    backend::StepLimits limits = shape;
-    limits.n_rows = n_rows;
-    limits.n_context = n_context;
-    for (const Stage& stage : stages) stages_.push_back(make_stage(stage, limits));
-    limits.n_context = 1;  // experts look at a row alone
-    add_expert_spaces(stages, limits);
-    const bool changes_device = stages.size() > 1 || !stages_.front().experts.empty();
-    if (changes_device)
-        passing_ = Buffer(float_bytes(n_rows, shape.hidden + 2 * shape.n_expert_used), "activations");
-    logits_ = std::make_unique<Logits>(stages.back(), shape.n_vocab, n_rows);
+                     int64_t n_context) {
+    ranks_.push_back(std::make_unique<RankSpace>(stages, shape, n_rows, n_context));
 }
 
 StepSpace::StepSpace(const backend::Backend& backend, const backend::StepLimits& shape, int64_t n_rows,
                      int64_t n_context)
-    : StepSpace(std::array<Stage, 1>{alone_on(backend, 0)}, shape, n_rows, n_context) {}
+    : StepSpace(std::array{alone_on(backend, 0)}, shape, n_rows, n_context) {}
+
+StepSpace::~StepSpace() {
+    if (remote_ != nullptr) remote_->end_space(number_);
+}
 
 }  // namespace minim::runtime

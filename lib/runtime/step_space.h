@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations and work space of a stream of steps, on every device of the stages.
+// The space of a stream of steps on every rank of a process, and its number in other processes.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
-#include "base/buffer.h"
 #include "base/top_k.h"
-#include "runtime/architecture.h"
-#include "runtime/logits.h"
-#include "runtime/placement.h"
-#include "runtime/shared_experts.h"
-#include "runtime/transfer.h"
+#include "runtime/forward_pass.h"
+#include "runtime/rank_space.h"
 
 namespace minim::runtime {
 
@@ -24,97 +19,40 @@ inline constexpr int64_t k_max_step_rows = int64_t{1} << 16;
 // The maximum number of rows of a step with a prompt, if the caller does not state them.
 inline constexpr int64_t k_default_step_rows = 512;
 
-// A device, other than the stage's own, that has experts of the stage's layers.
-struct Offloaded {
-    const backend::Backend* device;
-    bool is_on_host;
-    bool shares;  // the stage's device has some of them as well
-};
-
-// Returns the bytes of each device's memory that a StepSpace of these arguments allocates, without allocating any.
-// Throws out_of_memory if they are more than a number of bytes can say, and what Device::step_bytes() throws.
-std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> stages,
-                                                       const backend::StepLimits& shape, int64_t n_rows,
+// Returns the bytes of each device's memory that a StepSpace of these arguments allocates in this process, without allocating any.
+// Throws as the other step_bytes().
+std::map<const backend::Backend*, uint64_t> step_bytes(const ForwardPass& forward, int64_t n_rows,
                                                        int64_t n_context);
 
 // The space of steps of at most n_rows rows that attend to at most n_context positions. Threads must not share it. The
-// devices must outlive it.
+// devices, and the forward pass if it is one of several ranks, must outlive it.
 class StepSpace {
   public:
-    // Throws out_of_memory or out_of_device_memory.
+    // Throws out_of_memory, out_of_device_memory, what another process refuses with, and peer_lost.
+    StepSpace(const ForwardPass& forward, int64_t n_rows, int64_t n_context);
+    // Makes space for a rank that is alone.
     StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
               int64_t n_context);
     // Makes space for all layers on one device.
     StepSpace(const backend::Backend& backend, const backend::StepLimits& shape, int64_t n_rows,
               int64_t n_context);
+    ~StepSpace();
+    StepSpace(const StepSpace&) = delete;
+    StepSpace& operator=(const StepSpace&) = delete;
 
-    int64_t n_rows() const noexcept { return n_rows_; }
+    int64_t n_rows() const noexcept { return ranks_.front()->n_rows(); }
 
     // Returns whether the logits of a step stay on the device until the next one, with top-k available.
-    bool keeps_logits() const noexcept { return logits_->stay(); }
+    bool keeps_logits() const noexcept { return ranks_.front()->keeps_logits(); }
 
     // Returns the top-k of a row of the last step; rows are counted among those that requested logits.
-    TopK top_k(int64_t wanted_row) const { return logits_->top_k(wanted_row); }
+    TopK top_k(int64_t wanted_row) const { return ranks_.front()->top_k(wanted_row); }
 
   private:
     friend class ForwardPass;
-    // The routing of n rows: gates [n, n_expert_used], then as many ids, so that one copy takes both to another device.
-    struct Routing {
-        float* gates;
-
-        int32_t* ids(int64_t n, int64_t n_expert_used) const noexcept {
-            return reinterpret_cast<int32_t*>(gates + n * n_expert_used);
-        }
-    };
-    // Buffers on a device with experts of another device's layers. If the device computes on host memory, the buffers
-    // are pinned for the layers' device.
-    struct ExpertSpace {
-        const backend::Backend* backend;
-        std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
-        backend::Scratch* scratch;  // of the device: that of the stage on the device, or one of `streams_`
-        float *x, *h;               // [n_rows, hidden]
-        Routing routing;
-
-        Side side() const noexcept { return {*backend, *scratch}; }
-    };
-    // Buffers in the memory of a stage's device.
-    struct StageSpace {
-        const backend::Backend* backend;
-        std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
-        std::vector<ExpertSpace> experts;           // for offloaded experts, one for each device
-        std::unique_ptr<SharedExperts> shared;      // null: no layer shares experts with the host
-        std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
-        float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
-        Routing routing;
-        std::vector<backend::KvRow> rows;  // [n_rows]
-
-        Side side() const noexcept { return {*backend, *scratch}; }
-        ExpertSpace& experts_on(const backend::Backend& device);
-        // Returns the activations of the first n rows.
-        Activations activations(int64_t n, int64_t n_expert_used) const noexcept;
-    };
-    struct Stream {
-        const backend::Backend* backend;
-        std::unique_ptr<backend::Scratch> scratch;
-    };
-    StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits) const;
-    ExpertSpace make_experts(const StageSpace& stage, const Offloaded& offloaded,
-                             const backend::StepLimits& limits);
-    backend::Scratch& stream_on(const backend::Backend& device, const backend::StepLimits& limits);
-    void add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits);
-    // Calls visit(backend, scratch) for every stream of a step's work.
-    template <typename Visit>
-    void for_each_stream(const Visit& visit) const {
-        for (const StageSpace& stage : stages_) visit(*stage.backend, *stage.scratch);
-        for (const Stream& stream : streams_) visit(*stream.backend, *stream.scratch);
-    }
-
-    int64_t n_rows_;
-    std::vector<StageSpace> stages_;
-    std::vector<Stream> streams_;  // of devices that have experts and no stage; end before the memory
-    std::vector<int32_t> tokens_;  // [n_rows]
-    Buffer passing_;               // x and routing on the host, between two devices
-    std::unique_ptr<Logits> logits_;
+    std::vector<std::unique_ptr<RankSpace>> ranks_;  // of this process
+    RemoteRanks* remote_ = nullptr;                  // null: there are no other processes
+    uint32_t number_ = 0;                            // in other processes
 };
 
 }  // namespace minim::runtime

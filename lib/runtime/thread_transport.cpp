@@ -68,7 +68,7 @@ class ThreadTransport final : public Transport {
                     return std::ranges::find(tickets, p.ticket) != tickets.end();
                 });
                 if (!is_waiting) return;
-                if (room_->is_abandoned.load(std::memory_order_acquire)) throw_abandoned();
+                throw_if_abandoned();
                 if (has_progress) waiting.restart();
                 waiting.pause();
             }
@@ -76,6 +76,10 @@ class ThreadTransport final : public Transport {
             withdraw();
             throw;
         }
+    }
+
+    void throw_if_abandoned() const override {
+        if (room_->is_abandoned.load(std::memory_order_acquire)) throw_abandoned();
     }
 
     void abandon(const Error& error) noexcept override {

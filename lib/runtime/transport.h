@@ -32,6 +32,8 @@ class Transport {
 
     // Ends the waits of all ranks, now and later, with this error; the first one counts. Any thread.
     virtual void abandon(const Error& error) noexcept = 0;
+    // Throws the error that a rank has abandoned with, if one has.
+    virtual void throw_if_abandoned() const = 0;
 };
 
 }  // namespace minim::runtime
