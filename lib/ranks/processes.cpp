@@ -271,8 +271,7 @@ void Processes::end_waits(const Error& error, std::optional<std::string> text_fo
 }
 
 void Processes::leave() noexcept {
-    if (is_abandoned_) return;
-    has_left_ = true;
+    if (is_abandoned_ || has_left_.exchange(true)) return;
     try {
         for (int32_t p = 0; p < size_; ++p)
             if (p != process_)
