@@ -4,6 +4,7 @@
 #   libminim0         the library                     minim             the programs minim and minim-server
 #   libminim-dev      headers, CMake and pkg-config   python3-minim     the Python package
 #   libminim0-cuda    the CUDA plug-in, where it is built
+#   minim-mpi         the plug-in for ranks in several processes, where it is built
 set(soversion ${PROJECT_VERSION_MAJOR})
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME minim)
@@ -20,6 +21,9 @@ if(MINIM_BUILD_PROGRAMS)
 endif()
 if(MINIM_CUDA)
     list(APPEND CPACK_COMPONENTS_ALL cuda)
+endif()
+if(MINIM_MPI)
+    list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -55,4 +59,10 @@ set(CPACK_DEBIAN_CUDA_PACKAGE_NAME libminim${soversion}-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "libminim${soversion} ${same}")
 set(CPACK_COMPONENT_CUDA_DESCRIPTION "The plug-in for NVIDIA GPUs.")
+
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME minim-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "libminim${soversion} ${same}")
+set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS "openmpi-bin")
+set(CPACK_COMPONENT_MPI_DESCRIPTION "The plug-in for ranks in several processes, on Open MPI.")
 include(CPack)

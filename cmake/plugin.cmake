@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Backends that are libraries of their own (lib/backend/plugin.h). They lie in a folder that is called for the version of the ABI, so
+# Backends and links between processes that are libraries of their own (lib/backend/plugin.h, lib/ranks/link.h). They lie in a folder that is called for the version of the ABI, so
 # that libraries of several versions can be installed side by side.
 set(MINIM_PLUGIN_FOLDER minim-${PROJECT_VERSION_MAJOR})
 

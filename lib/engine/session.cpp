@@ -94,8 +94,8 @@ std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional
     kv::PageParts parts;
     for (const runtime::Shard& shard : model.placement().shards())
         parts.here.push_back(model::page_part_of(shard, model.config()));
-    parts.remote = model.ranks().remote_pages.get();
-    for (const std::vector<runtime::Shard>& process : model.ranks().elsewhere) {
+    parts.remote = model.net().leader.get();
+    for (const std::vector<runtime::Shard>& process : model.net().elsewhere) {
         parts.elsewhere.emplace_back();
         for (const runtime::Shard& shard : process)
             parts.elsewhere.back().push_back(model::page_part_of(shard, model.config()));

@@ -78,7 +78,6 @@ void PagePool::make_slab(int64_t n, bool stays, int64_t n_to_reserve) {
         if (remote_ != nullptr) remote_->add_slab(number_, number, n);
     } catch (...) {
         store_.drop(number);
-        if (remote_ != nullptr) remote_->drop_slab(number_, number);
         const std::lock_guard lock(mutex_);
         slabs_[number].is_named = false;
         throw;

@@ -23,7 +23,7 @@ class RemotePages {
     virtual uint32_t make_pool(const backend::KvLayout& whole) = 0;
     virtual void end_pool(uint32_t pool) noexcept = 0;
 
-    // Allocates a slab of pages in every other process. Throws what a process refuses with.
+    // Allocates a slab of pages in every other process. Throws what a process refuses with; then no process has the slab.
     virtual void add_slab(uint32_t pool, int32_t slab, int64_t n_pages) = 0;
     virtual void drop_slab(uint32_t pool, int32_t slab) noexcept = 0;
 

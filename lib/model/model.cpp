@@ -88,10 +88,15 @@ Model::Model(const std::string& path, const Place& place, const OpenOptions& opt
     text_.emplace(checkpoint_, path, config_.n_vocab, options.text, log);
     const ExpertUses uses = profile_of(options.expert_profile, config_, log);
     placement_ = checked(place(config_, specs_), config_);
-    load_weights(options, log);
-    make_pools(options.expert_moves, uses, log);
-    make_forward_pass();
-    if (net_.test) net_.test();
+    try {
+        load_weights(options, log);
+        make_pools(options.expert_moves, uses, log);
+        make_forward_pass();
+        if (net_.test) net_.test(net_, placement_);
+    } catch (...) {
+        if (net_.processes) net_.processes->abandon(current_error());  // they would wait for this process
+        throw;
+    }
 }
 
 void Model::make_forward_pass() {
@@ -105,7 +110,7 @@ void Model::make_forward_pass() {
         ranks.push_back(std::make_unique<runtime::RankPass>(
             shard, architecture_of(rank_configs_[r], weights_[r], shard.share), net_.links[r]));
     }
-    forward_.emplace(std::move(ranks), net_.remote.get());
+    forward_.emplace(std::move(ranks), net_.leader.get());
 }
 
 // Divides the weights among the ranks of this process.

@@ -13,35 +13,32 @@
 #include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "kv/remote_pages.h"
 #include "model/architecture.h"
 #include "model/config.h"
 #include "model/expert_profile.h"
 #include "model/text.h"
 #include "model/weights.h"
+#include "ranks/leader.h"
+#include "ranks/processes.h"
 #include "runtime/expert_pool.h"
 #include "runtime/forward_pass.h"
 #include "runtime/placement.h"
 #include "runtime/rank_links.h"
-#include "runtime/remote_ranks.h"
 #include "weights/place.h"
 #include "weights/reader.h"
 
 namespace minim::model {
 
-// What connects the ranks of a model, if its placement has ranks.
+// What connects the ranks of a model, if its placement has ranks. Members end in the opposite order.
 struct RankNet {
+    std::shared_ptr<ranks::Processes> processes;  // null: all ranks are in this process
     std::vector<std::unique_ptr<runtime::Transport>> transports;  // that the links use
     std::vector<runtime::RankLinks> links;                        // of each rank of this process
     // Of the process that plans the steps; null: there are no other processes, or this is one of them.
-    std::shared_ptr<runtime::RemoteRanks> remote;
-    std::shared_ptr<kv::RemotePages> remote_pages;
+    std::shared_ptr<ranks::Leader> leader;
     std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
-    int32_t process = 0;
-    int32_t n_processes = 1;
-    std::shared_ptr<void> owner;  // of what the above point to
     // Checks, with all ranks together, that exchanges work. Called once the weights are loaded.
-    std::function<void()> test;
+    std::function<void(const RankNet& net, const runtime::Placement& placement)> test;
 };
 
 struct OpenOptions {
@@ -93,7 +90,9 @@ class Model {
     const runtime::ForwardPass& forward() const noexcept { return *forward_; }
     // Returns the weights of all layers, or those of the first rank.
     const Weights& weights() const noexcept { return weights_.front(); }
-    const RankNet& ranks() const noexcept { return net_; }
+    const RankNet& net() const noexcept { return net_; }
+    // Returns the number of this process; 0 plans the steps of all.
+    int32_t process() const noexcept { return net_.processes ? net_.processes->process() : 0; }
     std::span<const weights::WeightSpec> weight_specs() const noexcept { return specs_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a shard
     std::vector<WeightBlock> host_blocks() const;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view k_prefix = "libminim-";
 constexpr std::string_view k_suffix = ".so";
+constexpr std::string_view k_link_kind = "mpi";  // of the plug-in that has no devices
 
 // Returns the plug-in folder beside this library, or beside the program if the library is linked statically. The folder's name
 // has the version of the ABI, because libraries of several versions may be in one place.
@@ -51,7 +53,9 @@ std::string joined(const std::vector<fs::path>& paths) {
     return text.empty() ? "no folder" : text;
 }
 
-const backend::Plugin& open_plugin(const fs::path& file) {
+// Returns what a function of this name in a library says of its plug-in, if that speaks this version of its interface.
+template <typename Plugin>
+const Plugin& open_plugin(const fs::path& file, const char* name, uint32_t interface, const char* build) {
     // The library is never unloaded: an exception in flight may be from the plug-in.
     void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
@@ -59,31 +63,40 @@ const backend::Plugin& open_plugin(const fs::path& file) {
         fail(Status::unsupported, "{} cannot be loaded: {}", file.string(),
              why == nullptr ? "no reason given" : why);
     }
-    const auto function =
-        reinterpret_cast<backend::PluginFunction>(::dlsym(library, backend::k_plugin_function));
-    if (function == nullptr)
-        fail(Status::unsupported, "{} has no {}", file.string(), backend::k_plugin_function);
-    const backend::Plugin* plugin = function();
-    if (plugin->interface != backend::k_plugin_interface)
-        fail(Status::unsupported, "{} speaks version {} of the backend interface, this library {}",
-             file.string(), plugin->interface, backend::k_plugin_interface);
-    if (std::strcmp(plugin->build, backend::k_plugin_build) != 0)
+    const auto function = reinterpret_cast<const Plugin* (*)()>(::dlsym(library, name));
+    if (function == nullptr) fail(Status::unsupported, "{} has no {}", file.string(), name);
+    const Plugin* plugin = function();
+    if (plugin->interface != interface)
+        fail(Status::unsupported, "{} speaks version {} of the plug-in interface, this library {}",
+             file.string(), plugin->interface, interface);
+    if (std::strcmp(plugin->build, build) != 0)
         fail(Status::unsupported, "{} was built by compiler {}, this library by {}", file.string(),
-             plugin->build, backend::k_plugin_build);
+             plugin->build, build);
     return *plugin;
+}
+
+// Returns the file of a plug-in. Throws not_found.
+fs::path find_plugin(std::string_view kind) {
+    const std::string name = std::string(k_prefix).append(kind).append(k_suffix);
+    const std::vector<fs::path> searched = folders();
+    for (const fs::path& folder : searched) {
+        std::error_code ignored;
+        fs::path file = folder / name;
+        if (fs::exists(file, ignored)) return file;
+    }
+    fail(Status::not_found, "no plug-in {} in {}", name, joined(searched));
 }
 
 }  // namespace
 
 const backend::Plugin& load_plugin(std::string_view kind) {
-    const std::string name = std::string(k_prefix).append(kind).append(k_suffix);
-    const std::vector<fs::path> searched = folders();
-    for (const fs::path& folder : searched) {
-        std::error_code ignored;
-        const fs::path file = folder / name;
-        if (fs::exists(file, ignored)) return open_plugin(file);
-    }
-    fail(Status::not_found, "no plug-in {} in {}", name, joined(searched));
+    return open_plugin<backend::Plugin>(find_plugin(kind), backend::k_plugin_function,
+                                        backend::k_plugin_interface, backend::k_plugin_build);
+}
+
+const ranks::LinkPlugin& load_link_plugin() {
+    return open_plugin<ranks::LinkPlugin>(find_plugin(k_link_kind), ranks::k_link_plugin_function,
+                                          ranks::k_link_interface, ranks::k_link_build);
 }
 
 std::vector<std::string> plugin_kinds() {
@@ -96,7 +109,8 @@ std::vector<std::string> plugin_kinds() {
             if (name.size() <= k_prefix.size() + k_suffix.size() || !name.starts_with(k_prefix) ||
                 !name.ends_with(k_suffix))
                 continue;
-            kinds.insert(name.substr(k_prefix.size(), name.size() - k_prefix.size() - k_suffix.size()));
+            std::string kind = name.substr(k_prefix.size(), name.size() - k_prefix.size() - k_suffix.size());
+            if (kind != k_link_kind) kinds.insert(std::move(kind));
         }
     }
     return {kinds.begin(), kinds.end()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds backends that are shared libraries: in the folders of the environment variable MINIM_PLUGIN_PATH (separated
-// by colons, searched first), and in minim-ABI beside this library.
+// Finds backends, and links between processes, that are shared libraries: in the folders of the environment variable
+// MINIM_PLUGIN_PATH (separated by colons, searched first), and in minim-ABI beside this library.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/plugin.h"
+#include "ranks/link.h"
 
 namespace minim::placement {
 
@@ -15,7 +16,10 @@ namespace minim::placement {
 // and unsupported if it cannot be loaded or was built for another version.
 const backend::Plugin& load_plugin(std::string_view kind);
 
-// Returns the kinds of the plug-ins in the folders, in alphabetical order.
+// Returns the plug-in for messages between processes. Throws as load_plugin().
+const ranks::LinkPlugin& load_link_plugin();
+
+// Returns the kinds of the backends in the folders, in alphabetical order.
 std::vector<std::string> plugin_kinds();
 
 }  // namespace minim::placement

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/ranks.h"
 
+#include <algorithm>
+#include <exception>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/format_text.h"
+#include "placement/plugins.h"
+#include "ranks/hello.h"
+#include "ranks/launcher.h"
+#include "ranks/self_test.h"
+#include "runtime/host_group.h"
+#include "runtime/rank_threads.h"
 #include "runtime/thread_transport.h"
 
 namespace minim::placement {
@@ -38,26 +47,141 @@ std::vector<Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t 
     return shards;
 }
 
-model::Model::Place place_on_ranks(const ParallelRequest& request, RankDevices devices,
-                                   model::OpenOptions& options) {
-    options.connect = [](const model::Config&, const runtime::Placement& placement, uint64_t) {
-        model::RankNet net;
-        const auto n_ranks = static_cast<int32_t>(placement.shards().size());
-        net.transports = runtime::connect_threads(n_ranks);
-        for (int32_t r = 0; r < n_ranks; ++r) {
-            const Shard& shard = placement.shards()[r];
-            net.links.push_back({.name = format_text("rank {} ({})", r, shard.backend->name()),
-                                 .share = shard.share,
-                                 .group = net.transports[r].get()});
+namespace {
+
+using model::RankNet;
+using runtime::RankLinks;
+
+std::string plan_text(const ParallelPlan& plan) {
+    return format_text("tensor {}, groups of experts {}, parts of an expert {}, pipeline {}", plan.tensor,
+                       plan.expert_groups, plan.expert_parts, plan.pipeline);
+}
+
+// Sums known numbers on all ranks of this process's group, after waiting for all processes.
+void test_exchange(const RankNet& net, const runtime::Placement& placement, const Logger& log) {
+    if (net.processes) ranks::meet(*net.processes);
+    if (net.links.front().group == nullptr) return;
+    std::vector<std::exception_ptr> errors(net.links.size());
+    std::vector<ranks::SumTime> times;
+    runtime::RankThreads threads(net.links.size());
+    threads.run([&](size_t r) {
+        try {
+            const backend::Backend& backend = *placement.shards()[r].backend;
+            const auto stream = backend.reserve({});
+            runtime::HostGroup group(backend, *net.links[r].group, {.n_sum = ranks::k_self_test_floats});
+            const auto own = ranks::test_sums(backend, *stream, group);
+            if (r == 0) times = own;
+        } catch (...) {
+            errors[r] = std::current_exception();
         }
+    });
+    for (const std::exception_ptr& error : errors)
+        if (error) std::rethrow_exception(error);
+    std::string text;
+    for (const ranks::SumTime& time : times)
+        text += format_text("{}{} bytes in {:.0f} us", text.empty() ? "" : ", ", time.n_bytes, time.seconds * 1e6);
+    log.info("sums over {} ranks: {}", net.links.front().group->size(), text);
+}
+
+// Connects the ranks of a process that is alone.
+RankNet net_of_threads(const runtime::Placement& placement) {
+    RankNet net;
+    const auto n_ranks = static_cast<int32_t>(placement.shards().size());
+    net.transports = runtime::connect_threads(n_ranks);
+    for (int32_t r = 0; r < n_ranks; ++r) {
+        const Shard& shard = placement.shards()[r];
+        net.links.push_back({.name = format_text("rank {} ({})", r, shard.backend->name()),
+                             .share = shard.share,
+                             .group = net.transports[r].get()});
+    }
+    return net;
+}
+
+// Returns what this process compares with the others.
+ranks::Hello hello_of(const RankOptions& ranks, const ParallelPlan& plan, uint64_t fingerprint) {
+    ranks::Hello hello;
+    hello.library_version = ranks.version;
+    hello.plugin_build = ranks::k_link_build;
+    hello.fingerprint = format_text("{:016x}", fingerprint);
+    hello.options = ranks.options;
+    hello.plan = plan_text(plan);
+    hello.n_devices = std::to_string(ranks.devices.size());
+    for (const auto& device : ranks.devices) {
+        const std::string_view name = device->name();
+        hello.device_kind = name.substr(0, name.find(':'));
+        if (!hello.device_names.empty()) hello.device_names += ", ";
+        hello.device_names += name;
+    }
+    ranks::set_cores(hello);
+    return hello;
+}
+
+// Connects the ranks of all processes.
+RankNet net_of_processes(const RankOptions& ranks, const ParallelPlan& plan,
+                         const runtime::Placement& placement, uint64_t fingerprint,
+                         std::shared_ptr<ranks::Processes> processes) {
+    RankNet net;
+    const auto n_devices = static_cast<int32_t>(ranks.devices.size());
+    const int32_t process = processes->process();
+    net.processes = std::move(processes);
+    ranks::exchange(*net.processes, hello_of(ranks, plan, fingerprint), *ranks.log);
+    const bool is_pipeline = plan.pipeline > 1;
+    if (is_pipeline) {
+        net.transports = runtime::connect_threads(n_devices);
+        for (int32_t d = 0; d < n_devices; ++d) net.transports.push_back(net.processes->connect(d));
+    } else {
+        net.transports = ranks::connect_ranks(*net.processes);
+    }
+    for (int32_t d = 0; d < n_devices; ++d) {
+        RankLinks links = {.share = placement.shards()[d].share};
+        if (!is_pipeline || n_devices > 1) links.group = net.transports[d].get();
+        if (is_pipeline) {
+            const int32_t rank = process * n_devices + d;
+            links.pipeline = net.transports[n_devices + d].get();
+            if (process + 1 < net.processes->size()) links.before = rank + n_devices;
+            if (process > 0) links.after = rank - n_devices;
+        }
+        net.links.push_back(std::move(links));
+    }
+    if (process > 0) return net;
+    for (int32_t p = 1; p < net.processes->size(); ++p)
+        net.elsewhere.push_back(shards_of(plan, placement.n_layer(), p, n_devices));
+    net.leader = std::make_shared<ranks::Leader>(*net.processes);
+    return net;
+}
+
+// What placing and connecting a model share.
+struct Opening {
+    ParallelPlan plan;
+    std::shared_ptr<ranks::Processes> processes;  // null: no launcher has started several
+};
+
+}  // namespace
+
+model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions& options) {
+    const auto opening = std::make_shared<Opening>();
+    options.connect = [ranks, opening](const model::Config&, const runtime::Placement& placement,
+                                       uint64_t fingerprint) {
+        RankNet net = opening->processes ? net_of_processes(ranks, opening->plan, placement, fingerprint,
+                                                            std::move(opening->processes))
+                                         : net_of_threads(placement);
+        net.test = [log = ranks.log](const RankNet& connected, const runtime::Placement& placed) {
+            test_exchange(connected, placed, *log);
+        };
         return net;
     };
-    return [request, devices = std::move(devices)](const model::Config& config,
-                                                   std::span<const weights::WeightSpec> weights) {
-        const ParallelPlan plan = plan_parallel(request, config, weights);
-        check_ranks(plan, 1, std::ssize(devices));
-        return runtime::Placement::of_ranks(shards_of(plan, config.n_layer, 0, std::ssize(devices), devices),
-                                            config.n_layer, 0);
+    return [ranks, opening](const model::Config& config, std::span<const weights::WeightSpec> weights) {
+        const ranks::Launch launch = ranks::find_launch();
+        const int64_t n_devices = std::ssize(ranks.devices);
+        opening->plan = plan_parallel(ranks.request, config, weights);
+        check_ranks(opening->plan, launch.size, n_devices);
+        if (launch.size > 1)
+            opening->processes = std::make_shared<ranks::Processes>(
+                load_link_plugin().open(),
+                ranks::ProcessOptions{.n_devices = static_cast<int32_t>(n_devices), .timeout = ranks.timeout});
+        return runtime::Placement::of_ranks(
+            shards_of(opening->plan, config.n_layer, launch.process, n_devices, ranks.devices),
+            config.n_layer, 0);
     };
 }
 

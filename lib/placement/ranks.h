@@ -2,11 +2,13 @@
 // Opens a model on ranks: what each rank has (parallel.h says), and what connects it with the others.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "model/model.h"
 #include "placement/parallel.h"
 #include "runtime/placement.h"
@@ -21,9 +23,20 @@ using RankDevices = std::vector<std::shared_ptr<const backend::Backend>>;
 std::vector<runtime::Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t process,
                                       int64_t n_devices, const RankDevices& devices = {});
 
-// Sets how a model is placed on ranks of this process alone: returns the function that places it, and sets options.connect. The
-// function throws as plan_parallel() and check_ranks().
-model::Model::Place place_on_ranks(const ParallelRequest& request, RankDevices devices,
-                                   model::OpenOptions& options);
+struct RankOptions {
+    ParallelRequest request;
+    RankDevices devices;
+    // How long a rank may not answer within a step.
+    std::chrono::milliseconds timeout{30'000};
+    // What must be the same in all processes besides the model and the request: the library's version, and other options.
+    std::string version = {};
+    std::string options = {};
+    const Logger* log;  // must outlive the model
+};
+
+// Sets how a model is placed on ranks: returns the function that places it, and sets options.connect. If a launcher has started
+// several processes, the ranks are those of all of them, and each process opens the model. The function throws as plan_parallel()
+// and check_ranks(), and what connecting the processes throws: unsupported, invalid if they differ, peer_lost.
+model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions& options);
 
 }  // namespace minim::placement

@@ -8,8 +8,6 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/waiting.h"
-
 namespace minim::runtime {
 namespace {
 
@@ -59,19 +57,14 @@ class ThreadTransport final : public Transport {
         return last_ticket_;
     }
 
-    void wait(std::span<const Ticket> tickets) override {
-        Waiting waiting;
+    int64_t count_unfinished(std::span<const Ticket> tickets) override {
         try {
-            while (true) {
-                const bool has_progress = end_some();
-                const bool is_waiting = std::ranges::any_of(pending_, [&](const Pending& p) {
-                    return std::ranges::find(tickets, p.ticket) != tickets.end();
-                });
-                if (!is_waiting) return;
-                throw_if_abandoned();
-                if (has_progress) waiting.restart();
-                waiting.pause();
-            }
+            end_some();
+            const int64_t n = std::ranges::count_if(pending_, [&](const Pending& pending) {
+                return std::ranges::find(tickets, pending.ticket) != tickets.end();
+            });
+            if (n > 0) throw_if_abandoned();
+            return n;
         } catch (...) {
             withdraw();
             throw;
@@ -97,9 +90,8 @@ class ThreadTransport final : public Transport {
         std::span<std::byte> bytes;  // of a receive
     };
 
-    // Removes the messages that have ended. Returns whether there were any. Receives from one rank end in the order in which they
-    // were posted.
-    bool end_some() {
+    // Removes the messages that have ended. Receives from one rank end in the order in which they were posted.
+    void end_some() {
         size_t n_left = 0;
         for (const Pending& pending : pending_) {
             const auto is_before = [&](const Pending& other) {
@@ -109,9 +101,7 @@ class ThreadTransport final : public Transport {
                 !pending.is_send && std::any_of(pending_.begin(), pending_.begin() + n_left, is_before);
             if (is_behind || !end(pending)) pending_[n_left++] = pending;
         }
-        const bool has_progress = n_left < pending_.size();
         pending_.resize(n_left);
-        return has_progress;
     }
 
     // Returns whether a message has ended.

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "runtime/waiting.h"
 
 namespace minim::runtime {
 
@@ -26,9 +27,20 @@ class Transport {
     virtual Ticket send(int32_t to, std::span<const std::byte> bytes) = 0;
     virtual Ticket receive(int32_t from, std::span<std::byte> bytes) = 0;
 
-    // Waits until all of these have ended. Throws the error that a rank has abandoned with; then all messages of this rank are
-    // withdrawn.
-    virtual void wait(std::span<const Ticket> tickets) = 0;
+    // Ends the messages that can end without waiting. Returns how many of these have not ended. Throws the error that a rank has
+    // abandoned with; then all messages of this rank are withdrawn.
+    virtual int64_t count_unfinished(std::span<const Ticket> tickets) = 0;
+
+    // Waits until all of these have ended. Throws as count_unfinished().
+    void wait(std::span<const Ticket> tickets) {
+        Waiting waiting;
+        int64_t n_before = std::ssize(tickets);
+        while (const int64_t n = count_unfinished(tickets)) {
+            if (n < n_before) waiting.restart();
+            n_before = n;
+            waiting.pause();
+        }
+    }
 
     // Ends the waits of all ranks, now and later, with this error; the first one counts. Any thread.
     virtual void abandon(const Error& error) noexcept = 0;

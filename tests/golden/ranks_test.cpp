@@ -24,11 +24,12 @@ using placement::ParallelRequest;
 std::shared_ptr<const model::Model> model_on_ranks(const StoredModel& stored, const ParallelRequest& request,
                                                    int64_t n_ranks, std::string_view kind = "cpu",
                                                    model::OpenOptions options = {}) {
-    placement::RankDevices devices;
+    static const Logger silent;
+    placement::RankOptions ranks = {.request = request, .log = &silent};
     for (int64_t r = 0; r < n_ranks; ++r)
-        devices.push_back(
+        ranks.devices.push_back(
             placement::make_backend(kind, std::make_shared<ThreadPool>(1), active_cpu_level()));
-    const model::Model::Place place = placement::place_on_ranks(request, devices, options);
+    const model::Model::Place place = placement::place_on_ranks(ranks, options);
     return std::make_shared<const model::Model>(std::string(stored.folder) + "/" + stored.file, place,
                                                 options, Logger());
 }
