@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -14,7 +15,9 @@
 #include "model/bind.h"
 #include "model/expert_profile.h"
 #include "placement/devices.h"
+#include "placement/follow.h"
 #include "placement/place.h"
+#include "placement/ranks.h"
 #include "runtime/expert_pool.h"
 #include "runtime/step_space.h"
 #include "structs.h"
@@ -105,6 +108,7 @@ placement::Request request_of(const minim_model_params& p, std::span<const place
     request.n_rows = std::min<int64_t>(p.fit_n_ubatch, runtime::k_max_step_rows);
     request.n_sequences = std::max<int64_t>(p.fit_requests, 1);
     request.for_engine = p.fit_requests > 0;
+    request.parallel = {p.tensor_parallel, p.expert_parallel, p.pipeline_parallel};
     if (p.devices == nullptr) return request;
     request.devices.emplace(wanted.begin(), wanted.end());
     request.k_format = kv_format(p.fit_k_format, "fit_k_format").value_or(backend::k_default_kv_format);
@@ -113,6 +117,18 @@ placement::Request request_of(const minim_model_params& p, std::span<const place
         p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0 || p.expert_cache_bytes > 0;
     if (!places_experts) request.cache_bytes = placement::k_cache_all_room;
     return request;
+}
+
+// Returns how the ranks of a model are opened.
+placement::RankOptions rank_options(const minim_model_params& p, const placement::Request& request,
+                                    const placement::Machine& machine, const Logger& log) {
+    if (p.rank_timeout_ms < 0) fail(Status::invalid, "rank_timeout_ms is {}", p.rank_timeout_ms);
+    placement::RankOptions ranks = {.request = request.parallel, .devices = placement::rank_devices(request, machine), .log = &log};
+    if (p.rank_timeout_ms > 0) ranks.timeout = std::chrono::milliseconds(p.rank_timeout_ms);
+    ranks.version = minim_version();
+    ranks.options = format_text("deterministic {}, expand {}, backend {}", p.deterministic, p.expand,
+                                optional_text(p.backend));
+    return ranks;
 }
 
 constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
@@ -153,9 +169,11 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         const auto& host = machine.backends[machine.host_place()];
         options.loader = {host, host->host()};
         const std::string file = path();
-        auto model = std::make_shared<const model::Model>(
-            file, placement::place_on(std::move(machine), std::move(request), &shared->log), options,
-            shared->log);
+        const model::Model::Place place =
+            placement::asks_for_ranks(request.parallel)
+                ? placement::place_on_ranks(rank_options(p, request, machine, shared->log), options)
+                : placement::place_on(std::move(machine), std::move(request), &shared->log);
+        auto model = std::make_shared<const model::Model>(file, place, options, shared->log);
         std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", file, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};
@@ -178,6 +196,14 @@ minim_status minim_model_open_fd(minim_runtime* runtime, int32_t descriptor, con
 
 void minim_model_close(minim_model* model) {
     delete model;
+}
+
+minim_status minim_model_follow(minim_model* model, minim_error* err) {
+    return guard(err, [&] { placement::follow(required(model, "model").model()); });
+}
+
+minim_status minim_model_check(const minim_model* model, minim_error* err) {
+    return guard(err, [&] { required(model, "model").model().net().require(); });
 }
 
 minim_status minim_model_get_info(const minim_model* model, minim_model_info* out, minim_error* err) {
@@ -204,6 +230,9 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.name = config.name.c_str();
         info.backend = m.backend().name().data();
         info.placement = model->placement.c_str();
+        info.process = m.process();
+        info.n_processes = m.net().processes ? m.net().processes->size() : 1;
+        info.n_ranks = info.n_processes * std::max<int32_t>(1, static_cast<int32_t>(m.net().links.size()));
         result_to(out, "minim_model_info", info, k_first_info);
     });
 }

@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
+#include "open_model.h"
 #include "options.h"
 #include "options/help.h"
 #include "options/parse.h"
@@ -105,6 +106,8 @@ int main(int argc, char** argv) {
         for (const std::string& note : options->notes)
             cli::print_note(fmt::format("minim: note: {}\n", cli::printable(note)));
         return run(with_texts_checked(*options));
+    } catch (const cli::FollowedToTheEnd&) {
+        return 0;
     } catch (const cli::UsageError& error) {
         cli::print_note(
             fmt::format("minim: error: {} (minim --help lists the options)\n", cli::printable(error.what())));

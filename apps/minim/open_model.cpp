@@ -58,7 +58,12 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options, c
         bar.show(done_bytes, total_bytes);
         return true;
     };
-    return minim::Model(runtime, path, model, &cancel);
+    minim::Model opened(runtime, path, model, &cancel);
+    if (opened.info().process > 0) {
+        opened.follow();
+        throw FollowedToTheEnd();
+    }
+    return opened;
 }
 
 }  // namespace cli

@@ -12,7 +12,11 @@ namespace cli {
 // Opens a runtime that logs to standard error: warnings, and with --verbose all lines.
 minim::Runtime open_runtime(const Options& options);
 
-// Opens the model. Shows the progress on a terminal.
+// The work of a process that follows another one is done: the other one prints the result.
+struct FollowedToTheEnd {};
+
+// Opens the model. Shows the progress on a terminal. If several processes share the model, those that do not lead compute for the one
+// that does until it closes the model; then FollowedToTheEnd is thrown.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
 
 // Returns the options of a session with a context of n_context tokens.

@@ -154,7 +154,7 @@ MINIM_API void minim_runtime_free(minim_runtime* runtime);
 /* Loads a model. `params` and `cancel` may be NULL. Errors: those of minim_checkpoint_open, UNSUPPORTED
  * (another architecture, a tensor type without decoder, a feature that the forward pass does not have, a
  * device that cannot be used; always named), NOT_FOUND (also for a device that does not exist),
- * OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST, CANCELLED. */
+ * OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST, CANCELLED, PEER_LOST. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime, const char* path,
                                                          const struct minim_model_params* params,
                                                          minim_cancel* cancel, minim_model** out,
@@ -723,12 +723,37 @@ typedef struct minim_model_params {
        ever. INVALID: the text has no "{{" and no "{%", as the name of a template or of a file. UNSUPPORTED,
        with the line: the template cannot be parsed. */
     const char* chat_template;
+    /* Ranks that share the layers, one for each of `devices` (without `devices`, `backend` is one rank), and
+       for those of every process that a launcher of MPI programs has started. All processes open the model
+       with the same arguments; those other than process 0 then call minim_model_follow. 0 or 1: layers are
+       not shared.
+       tensor_parallel: ranks that share heads and experts; -1: all. Divides the KV heads.
+       expert_parallel: groups of ranks that have whole experts, or without tensor_parallel ranks that share
+       experts alone, with the results of one rank on the CPU; -1: one for each rank.
+       pipeline_parallel: processes that have layers each.
+       INVALID: numbers that divide nothing, or of other ranks than there are; options that place experts or
+       shares of layers, with ranks. UNSUPPORTED: processes without the plug-in for MPI. */
+    int32_t tensor_parallel;
+    int32_t expert_parallel;
+    int32_t pipeline_parallel;
+    /* PEER_LOST if a rank does not answer within a step for so long; 0: 30 s. The end of a process is noticed
+       at once. */
+    int32_t rank_timeout_ms;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
     {                                                                                                       \
         sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
-            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL                                                     \
+            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0                                         \
     }
+
+/* Computes this process's share of the model until process 0 closes it. For processes other than 0 (`process`
+ * of minim_model_info), which have no sessions or engines of their own. Errors: INVALID (process 0),
+ * PEER_LOST, and those of a rank, which it names; the model can then only be closed. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_follow(minim_model* model, minim_error* err);
+
+/* Returns PEER_LOST, with its name, if a rank is lost: every call that computes then fails with the same
+ * error. Else OK. Takes no time; any thread. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_check(const minim_model* model, minim_error* err);
 
 /* Loads a model by an open descriptor, as for minim_checkpoint_open_fd. Errors: those of both. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_open_fd(minim_runtime* runtime, int32_t descriptor,
@@ -757,9 +782,13 @@ typedef struct minim_model_info {
     /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"; valid as long as the
        model */
     const char* placement;
+    int32_t process;     /* number of this process; 0 has the sessions and engines, the others follow it */
+    int32_t n_processes; /* that share the model; 1: only this one */
+    int32_t n_ranks;     /* that share the model, in all processes; 1: none do */
+    int32_t reserved;
 } minim_model_info;
 #define MINIM_MODEL_INFO_INIT \
-    { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
+    { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0, 0 }
 
 /* Fills the fields that fit into out->size bytes. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_get_info(const minim_model* model, minim_model_info* out,

@@ -403,6 +403,11 @@ struct ModelOptions {
     std::string expert_profile;  // file that says which experts to cache first; "": none
     int64_t fit_requests = 0;    // leave room for an engine of so many requests; 0: for one context
     std::string chat_template;  // text of a Jinja template in place of the checkpoint's; "": the checkpoint's
+    // Ranks that share the layers (minim_model_params); -1: all; 0: not shared. On processes other than 0, call follow().
+    int32_t tensor_parallel = 0;
+    int32_t expert_parallel = 0;
+    int32_t pipeline_parallel = 0;
+    int32_t rank_timeout_ms = 0;  // how long a rank may not answer within a step; 0: 30 s
 };
 
 // Options of rendering a conversation: the fields of minim_chat_params, "" for none.
@@ -452,6 +457,16 @@ class Model {
         info.size = sizeof(info);
         detail::check([&](minim_error* error) { return minim_model_get_info(handle_.get(), &info, error); });
         return info;
+    }
+
+    // Computes this process's share until process 0 closes the model: for processes other than 0 (info().process).
+    void follow() {
+        detail::check([&](minim_error* error) { return minim_model_follow(handle_.get(), error); });
+    }
+
+    // Throws the error that ended the work of the ranks, if they are several and one is lost.
+    void check() const {
+        detail::check([&](minim_error* error) { return minim_model_check(handle_.get(), error); });
     }
 
     // Returns one entry for each NUMA node with cores for this process or weights of this model: the weights in its memory.
@@ -632,6 +647,10 @@ class Model {
         params.expert_profile = detail::text_or_null(options.expert_profile);
         params.fit_requests = options.fit_requests;
         params.chat_template = detail::text_or_null(options.chat_template);
+        params.tensor_parallel = options.tensor_parallel;
+        params.expert_parallel = options.expert_parallel;
+        params.pipeline_parallel = options.pipeline_parallel;
+        params.rank_timeout_ms = options.rank_timeout_ms;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

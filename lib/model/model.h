@@ -39,6 +39,11 @@ struct RankNet {
     std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
     // Checks, with all ranks together, that exchanges work. Called once the weights are loaded.
     std::function<void(const RankNet& net, const runtime::Placement& placement)> test;
+
+    // Throws the error that the ranks' work has ended with, if it has.
+    void require() const {
+        for (const auto& transport : transports) transport->throw_if_abandoned();
+    }
 };
 
 struct OpenOptions {

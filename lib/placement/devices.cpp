@@ -99,7 +99,9 @@ class MachineOpening {
         }
         machine_.backends.push_back(host);
         if (machine_.devices.empty()) {
+            const ParallelRequest parallel = request_.parallel;
             request_ = {};
+            request_.parallel = parallel;
             return std::move(machine_);
         }
         if (request_.overrides) open_others();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -20,6 +21,34 @@ namespace minim::placement {
 
 using runtime::RankShare;
 using runtime::Shard;
+
+bool asks_for_ranks(const ParallelRequest& request) noexcept {
+    const auto asks = [](int64_t n) { return n != 0 && n != 1; };
+    return asks(request.tensor) || asks(request.experts) || asks(request.pipeline);
+}
+
+RankDevices rank_devices(const Request& request, const Machine& machine) {
+    const auto refuse = [&](bool is_asked, std::string_view what) {
+        if (is_asked)
+            fail(Status::invalid,
+                 "{} not possible with ranks that share the layers (tensor, expert or pipeline parallel)", what);
+    };
+    refuse(!request.shares.empty() && std::ranges::adjacent_find(request.shares, std::not_equal_to<>()) !=
+                                          request.shares.end(),
+           "uneven shares of the devices are");
+    refuse(request.n_device_layers >= 0, "a number of layers on the devices is");
+    refuse(request.overrides.has_value(), "experts on another device than their layer are");
+    refuse(request.n_host_experts != 0, "experts in the host's memory are");
+    refuse(request.cache_bytes > 0 && request.cache_bytes != k_cache_all_room, "a cache of experts is");
+    RankDevices devices(machine.backends.begin(), machine.backends.begin() + machine.host_place());
+    if (devices.empty()) devices.push_back(machine.backends[machine.host_place()]);
+    const auto kind = [](const auto& device) { return device->name().substr(0, device->name().find(':')); };
+    for (const auto& device : devices)
+        if (kind(device) != kind(devices.front()))
+            fail(Status::invalid, "{} and {} are devices of different kinds, which cannot be ranks of one model",
+                 devices.front()->name(), device->name());
+    return devices;
+}
 
 std::vector<Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t process, int64_t n_devices,
                              const RankDevices& devices) {

@@ -10,10 +10,15 @@
 
 #include "base/log.h"
 #include "model/model.h"
+#include "placement/facts.h"
 #include "placement/parallel.h"
+#include "placement/request.h"
 #include "runtime/placement.h"
 
 namespace minim::placement {
+
+// Returns whether a request asks for several ranks. Without it nobody looks for a launcher.
+bool asks_for_ranks(const ParallelRequest& request) noexcept;
 
 // The devices of this process, one a rank. Every process has as many.
 using RankDevices = std::vector<std::shared_ptr<const backend::Backend>>;
@@ -23,9 +28,13 @@ using RankDevices = std::vector<std::shared_ptr<const backend::Backend>>;
 std::vector<runtime::Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t process,
                                       int64_t n_devices, const RankDevices& devices = {});
 
+// Returns the devices of an open machine as ranks: those named, or the host's backend. Throws invalid for what the request asks for
+// beside ranks and cannot have with them, and for devices of different kinds.
+RankDevices rank_devices(const Request& request, const Machine& machine);
+
 struct RankOptions {
     ParallelRequest request;
-    RankDevices devices;
+    RankDevices devices = {};
     // How long a rank may not answer within a step.
     std::chrono::milliseconds timeout{30'000};
     // What must be the same in all processes besides the model and the request: the library's version, and other options.

@@ -127,6 +127,10 @@ int main(void) {
     FIELD(minim_model_params, expert_profile);
     FIELD(minim_model_params, fit_requests);
     FIELD(minim_model_params, chat_template);
+    FIELD(minim_model_params, tensor_parallel);
+    FIELD(minim_model_params, expert_parallel);
+    FIELD(minim_model_params, pipeline_parallel);
+    FIELD(minim_model_params, rank_timeout_ms);
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
     FIELD(minim_model_info, n_layer);
@@ -147,6 +151,10 @@ int main(void) {
     FIELD(minim_model_info, name);
     FIELD(minim_model_info, backend);
     FIELD(minim_model_info, placement);
+    FIELD(minim_model_info, process);
+    FIELD(minim_model_info, n_processes);
+    FIELD(minim_model_info, n_ranks);
+    FIELD(minim_model_info, reserved);
     STRUCT(minim_device_memory);
     FIELD(minim_device_memory, size);
     FIELD(minim_device_memory, first_layer);

@@ -454,6 +454,10 @@ class Model(abi.Handle):
     mmap       True: map the file; False: read the weights into memory; None: read them if memory allows
     engine_tokenizer  True: split text as llama.cpp does
     chat_template     the text of a Jinja template in place of the checkpoint's templates
+    tensor_parallel   ranks that share the layers, one for each device of each process; -1: all. Processes other than 0 call follow()
+    expert_parallel   groups of ranks with whole experts, or without tensor_parallel ranks that share experts alone; -1: one for each rank
+    pipeline_parallel   processes that have layers each
+    rank_timeout      seconds that a rank may not answer within a step; None: 30
     progress   progress(done_bytes, total_bytes), from another thread; raise an exception to cancel
     cancel     a Cancel
     log        log(level, line), from any thread, up to log_level: "error", "warning" (the default), "info", "debug"
@@ -491,6 +495,10 @@ class Model(abi.Handle):
         mmap=None,
         engine_tokenizer=False,
         chat_template=None,
+        tensor_parallel=0,
+        expert_parallel=0,
+        pipeline_parallel=0,
+        rank_timeout=None,
         progress=None,
         cancel=None,
         log=None,
@@ -523,6 +531,10 @@ class Model(abi.Handle):
             fit_v_format=_choice(_KV_FORMATS, fit_v_format or "auto", "fit_v_format"),
             expert_profile=None if expert_profile is None else _path(expert_profile),
             chat_template=None if chat_template is None else _zero_terminated(chat_template, "chat_template"),
+            tensor_parallel=_int32(tensor_parallel),
+            expert_parallel=_int32(expert_parallel),
+            pipeline_parallel=_int32(pipeline_parallel),
+            rank_timeout_ms=_int32(0 if rank_timeout is None else max(1, round(rank_timeout * 1000))),
         )
         names = _device_names(devices)
         if names and device_layers != 0:
@@ -569,6 +581,19 @@ class Model(abi.Handle):
                 for name, value in fields.items()
             }
         )
+
+    @property
+    def rank(self):
+        """The number of this process. Process 0 has sessions and engines; the others follow() it."""
+        return self.info.process
+
+    def check(self):
+        """Raises the error that ended the work of the ranks, if one is lost."""
+        self._check("model_check")
+
+    def follow(self):
+        """Computes this process's share of the model until process 0 closes it."""
+        self._check("model_follow")
 
     @property
     def threads(self):

@@ -408,13 +408,17 @@ pub struct minim_model_params {
     pub expert_profile: *const c_char,
     pub fit_requests: i64,
     pub chat_template: *const c_char,
+    pub tensor_parallel: i32,
+    pub expert_parallel: i32,
+    pub pipeline_parallel: i32,
+    pub rank_timeout_ms: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_model_params>() == 184);
+const _: () = assert!(core::mem::size_of::<minim_model_params>() == 200);
 impl Default for minim_model_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 184, ..zeros }
+        Self { size: 200, ..zeros }
     }
 }
 
@@ -440,13 +444,17 @@ pub struct minim_model_info {
     pub name: *const c_char,
     pub backend: *const c_char,
     pub placement: *const c_char,
+    pub process: i32,
+    pub n_processes: i32,
+    pub n_ranks: i32,
+    pub reserved: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_model_info>() == 120);
+const _: () = assert!(core::mem::size_of::<minim_model_info>() == 136);
 impl Default for minim_model_info {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 120, ..zeros }
+        Self { size: 136, ..zeros }
     }
 }
 
@@ -830,8 +838,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
     ("minim_plan_params", 104, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72), ("n_device_layers", 80), ("for_engine", 84), ("n_host_experts", 88), ("expert_cache_bytes", 96)]),
-    ("minim_model_params", 184, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160), ("fit_requests", 168), ("chat_template", 176)]),
-    ("minim_model_info", 120, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112)]),
+    ("minim_model_params", 200, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160), ("fit_requests", 168), ("chat_template", 176), ("tensor_parallel", 184), ("expert_parallel", 188), ("pipeline_parallel", 192), ("rank_timeout_ms", 196)]),
+    ("minim_model_info", 136, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112), ("process", 120), ("n_processes", 124), ("n_ranks", 128), ("reserved", 132)]),
     ("minim_device_memory", 112, &[("size", 0), ("first_layer", 4), ("n_layer", 8), ("weights_mapped", 12), ("weight_bytes", 16), ("expert_bytes", 24), ("kv_bytes", 32), ("work_bytes", 40), ("free_bytes", 48), ("name", 56), ("kept_bytes", 64), ("budget_bytes", 72), ("n_expert_layers", 80), ("token_in_bytes", 88), ("token_out_bytes", 96), ("locked_bytes", 104)]),
     ("minim_layer_devices", 12, &[("size", 0), ("device", 4), ("experts", 8)]),
     ("minim_expert_cache", 56, &[("size", 0), ("reserved", 4), ("n_places", 8), ("n_hits", 16), ("n_misses", 24), ("n_moves", 32), ("bytes", 40), ("moved_bytes", 48)]),
@@ -899,6 +907,8 @@ extern "C" {
     pub fn minim_devices_count(devices: *const minim_devices) -> usize;
     pub fn minim_devices_get(devices: *const minim_devices, index: usize, out: *mut minim_device_info, err: *mut minim_error) -> minim_status;
     pub fn minim_plan_make(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_plan_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
+    pub fn minim_model_follow(model: *mut minim_model, err: *mut minim_error) -> minim_status;
+    pub fn minim_model_check(model: *const minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_model_open_fd(runtime: *mut minim_runtime, descriptor: i32, params: *const minim_model_params, cancel: *mut minim_cancel, out: *mut *mut minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_model_get_info(model: *const minim_model, out: *mut minim_model_info, err: *mut minim_error) -> minim_status;
     pub fn minim_model_device_count(model: *const minim_model) -> usize;

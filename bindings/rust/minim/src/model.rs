@@ -27,6 +27,10 @@ pub struct ModelInfo {
     pub name: String,
     pub backend: String,
     pub placement: String,
+    /// The number of this process; the others follow process 0.
+    pub process: i32,
+    pub n_processes: i32,
+    pub n_ranks: i32,
     pub n_layer: i32,
     pub hidden: i64,
     pub n_expert: i32,
@@ -119,6 +123,17 @@ impl Model {
         Ok(Checkpoint::of_raw(handle, &self.0.runtime))
     }
 
+    /// Computes this process's share of the model until the first process closes it: for processes whose number,
+    /// [`ModelInfo::process`], is not 0.
+    pub fn follow(&mut self) -> Result<()> {
+        check(|err| unsafe { sys::minim_model_follow(self.0.handle, err) })
+    }
+
+    /// Returns the error that ended the work of the ranks, if one is lost.
+    pub fn check(&self) -> Result<()> {
+        check(|err| unsafe { sys::minim_model_check(self.0.handle, err) })
+    }
+
     /// Returns the properties of the model.
     pub fn info(&self) -> Result<ModelInfo> {
         let mut info = sys::minim_model_info::default();
@@ -128,6 +143,9 @@ impl Model {
             name: text(info.name),
             backend: text(info.backend),
             placement: text(info.placement),
+            process: info.process,
+            n_processes: info.n_processes,
+            n_ranks: info.n_ranks,
             n_layer: info.n_layer,
             hidden: info.hidden,
             n_expert: info.n_expert,

@@ -181,6 +181,31 @@ impl<'a> ModelOptions<'a> {
         self
     }
 
+    /// Sets the number of ranks that share the layers, one for each device of each process; -1: all. Processes other than the
+    /// first one call [`Model::follow`](crate::Model::follow).
+    pub fn tensor_parallel(mut self, ranks: i32) -> Self {
+        self.params.tensor_parallel = ranks;
+        self
+    }
+
+    /// Sets the number of groups of ranks that have whole experts; without tensor_parallel, of ranks that share experts alone.
+    pub fn expert_parallel(mut self, groups: i32) -> Self {
+        self.params.expert_parallel = groups;
+        self
+    }
+
+    /// Sets the number of processes that have layers each.
+    pub fn pipeline_parallel(mut self, processes: i32) -> Self {
+        self.params.pipeline_parallel = processes;
+        self
+    }
+
+    /// Sets how long a rank may not answer within a step, in milliseconds; 0: 30 seconds.
+    pub fn rank_timeout_ms(mut self, milliseconds: i32) -> Self {
+        self.params.rank_timeout_ms = milliseconds;
+        self
+    }
+
     /// Sets the format of the context that room is left for.
     pub fn fit_kv(mut self, format: KvFormat) -> Self {
         self.params.fit_k_format = format as i32;
