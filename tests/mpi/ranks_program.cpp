@@ -346,6 +346,8 @@ int main(int argc, char** argv) {
                      static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9,
                      static_cast<int>(error.status()), error.what());
         std::fflush(stderr);
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(number_of_environment("MINIM_TEST_LAST_MS", 0)));
         return 1;
     }
     return 0;
