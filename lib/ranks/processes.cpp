@@ -26,6 +26,7 @@ constexpr milliseconds k_busy_watch_pause{1};  // while messages are being sent
 constexpr milliseconds k_last_words{10};       // for notices of a process that has ended
 constexpr milliseconds k_flush_limit{1000};
 constexpr microseconds k_notice_limit{20'000};
+constexpr int32_t k_none = -1;
 constexpr uint64_t k_max_outgoing_bytes = uint64_t{64} << 20;
 
 enum class NoticeKind : uint32_t { leaves = 1, abandons = 2 };
@@ -33,6 +34,7 @@ enum class NoticeKind : uint32_t { leaves = 1, abandons = 2 };
 struct Notice {
     NoticeKind kind = NoticeKind::leaves;
     int32_t status = 0;
+    int32_t lost = -1;  // the process that is lost
     std::array<char, 1024> text = {};
 };
 
@@ -41,8 +43,8 @@ std::vector<std::byte> bytes_of(const Notice& notice) {
     return {bytes.begin(), bytes.end()};
 }
 
-Notice make_notice(NoticeKind kind, Status status, std::string_view text) {
-    Notice notice = {.kind = kind, .status = static_cast<int32_t>(status), .text = {}};
+Notice make_notice(NoticeKind kind, Status status, int32_t lost, std::string_view text) {
+    Notice notice = {.kind = kind, .status = static_cast<int32_t>(status), .lost = lost, .text = {}};
     text.copy(notice.text.data(), notice.text.size() - 1);
     return notice;
 }
@@ -95,7 +97,7 @@ Processes::Processes(std::unique_ptr<Link> link, const ProcessOptions& options)
 Processes::~Processes() {
     if (!has_left_) {
         const Error error(Status::peer_lost, Reason::none, "this process has closed the model");
-        end_waits(error, name(process_) + " has closed the model");
+        end_waits(error, process_, name(process_) + " has closed the model");
     }
     is_stopping_ = true;
     ended_.wake();
@@ -122,6 +124,11 @@ void Processes::require() const {
     if (!is_abandoned_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(error_mutex_);
     throw Error(*error_);
+}
+
+int32_t Processes::lost() const {
+    const std::lock_guard lock(error_mutex_);
+    return lost_;
 }
 
 // ---- messages ----
@@ -218,7 +225,7 @@ void Processes::limit_silence(int32_t from, Clock::time_point since, millisecond
     if (Clock::now() - std::max(since, last_message(from)) <= limit) return;
     const double seconds = static_cast<double>(limit.count()) / 1000;
     const std::string text = format_text("{} has not answered for {:g} s", name(from), seconds);
-    end_waits(Error(Status::peer_lost, Reason::none, text), text);
+    end_waits(Error(Status::peer_lost, Reason::none, text), from, text);
     require();
 }
 
@@ -238,23 +245,25 @@ std::vector<std::unique_ptr<runtime::Transport>> connect_ranks(Processes& proces
 
 void Processes::abandon(const Error& error, int32_t device) noexcept {
     try {
-        end_waits(error, format_text("{}: {}", name(process_, device), error.what()));
+        end_waits(error, k_none, format_text("{}: {}", name(process_, device), error.what()));
     } catch (...) {  // no memory for the text
-        end_waits(error, std::nullopt);
+        end_waits(error, k_none, std::nullopt);
     }
 }
 
 // Ends all waits of this process with the error, and those of the others with the text, if there is one.
-void Processes::end_waits(const Error& error, std::optional<std::string> text_for_others) noexcept {
+void Processes::end_waits(const Error& error, int32_t lost,
+                          std::optional<std::string> text_for_others) noexcept {
     {
         const std::lock_guard lock(error_mutex_);
         if (error_) return;
         error_.emplace(error);
+        lost_ = lost;
     }
     // Before the waits of this process end, since progress with notices is progress with the messages of the waits too.
     if (text_for_others) {
         try {
-            const Notice notice = make_notice(NoticeKind::abandons, error.status(), *text_for_others);
+            const Notice notice = make_notice(NoticeKind::abandons, error.status(), lost, *text_for_others);
             for (int32_t p = 0; p < size_; ++p)
                 if (p != process_ && !have_left_[p]) post(p, k_notice_tag, bytes_of(notice));
             const Clock::time_point start = Clock::now();
@@ -275,7 +284,7 @@ void Processes::leave() noexcept {
     try {
         for (int32_t p = 0; p < size_; ++p)
             if (p != process_)
-                post(p, k_notice_tag, bytes_of(make_notice(NoticeKind::leaves, Status::ok, "")));
+                post(p, k_notice_tag, bytes_of(make_notice(NoticeKind::leaves, Status::ok, k_none, "")));
         const Clock::time_point start = Clock::now();
         for (end_sends(); has_sends() && Clock::now() - start < k_flush_limit; end_sends())
             std::this_thread::sleep_for(microseconds(100));
@@ -297,7 +306,7 @@ void Processes::watch() {
             end_sends();
         } catch (...) {
             const Error error = current_error();
-            end_waits(error, std::nullopt);
+            end_waits(error, k_none, std::nullopt);
         }
     }
 }
@@ -310,8 +319,9 @@ void Processes::look_at_end(int32_t process) {
         if (is_abandoned_ || have_left_[process]) return;
         std::this_thread::sleep_for(milliseconds(1));
     }
+    have_left_[process] = true;  // it gets no notice
     const std::string text = name(process) + " has ended";
-    end_waits(Error(Status::peer_lost, Reason::none, text), text);
+    end_waits(Error(Status::peer_lost, Reason::none, text), process, text);
 }
 
 void Processes::look_at_notices() {
@@ -331,7 +341,7 @@ void Processes::look_at_notices() {
         }
         const bool is_known = notice.status > 0 && notice.status <= static_cast<int32_t>(Status::peer_lost);
         const Status status = is_known ? static_cast<Status>(notice.status) : Status::internal;
-        end_waits(Error(status, Reason::none, notice.text.data()), std::nullopt);
+        end_waits(Error(status, Reason::none, notice.text.data()), notice.lost, std::nullopt);
     }
 }
 

@@ -69,6 +69,8 @@ class Processes {
     void abandon(const Error& error, int32_t device = 0) noexcept;
     // Throws the error that the waits have ended with, if they have.
     void require() const;
+    // Returns the process whose loss has ended the waits; -1: none.
+    int32_t lost() const;
 
     // The last call before the end: the work is done, and this process may end without a loss for the others.
     void leave() noexcept;
@@ -93,7 +95,7 @@ class Processes {
     void watch();
     void look_at_end(int32_t process);
     void look_at_notices();
-    void end_waits(const Error& error, std::optional<std::string> text_for_others) noexcept;
+    void end_waits(const Error& error, int32_t lost, std::optional<std::string> text_for_others) noexcept;
 
     const std::unique_ptr<Link> link_;
     const ProcessOptions options_;
@@ -106,8 +108,9 @@ class Processes {
     std::deque<Outgoing> outgoing_;
     uint64_t n_outgoing_bytes_ = 0;
 
-    mutable std::mutex error_mutex_;  // guards these two
+    mutable std::mutex error_mutex_;  // guards these three
     std::optional<Error> error_;
+    int32_t lost_ = -1;
     std::vector<std::vector<std::byte>> unfinished_;  // buffers of receives that an error has ended
 
     std::atomic<bool> is_abandoned_ = false;  // set after error_
