@@ -86,8 +86,16 @@ class FastOperations : public ExactOperations {
         }
     }
 
+    void head_squares(Scratch& scratch, const AttendArgs& args, float* squares) const override {
+        if (!fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
+            return ExactOperations::head_squares(scratch, args, squares);
+        if (args.n > 0)
+            add(scratch, SquaresCall{{args.n, args.q, args.n_head * args.head_dim, args.k,
+                                      args.n_head_kv * args.head_dim, squares}});
+    }
+
     void attend(Scratch& scratch, const AttendArgs& args) const override {
-        if (args.squares != nullptr || args.q_norm.size != args.n_head * args.head_dim ||
+        if (args.q_norm.size != args.n_head * args.head_dim ||
             !fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
             return ExactOperations::attend(scratch, args);
         if (args.n == 0) return;

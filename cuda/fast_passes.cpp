@@ -65,6 +65,8 @@ QuantizedRows known_after(const Operation& operation, const QuantizedRows& known
     };
     if (const auto* norm = std::get_if<NormCall>(&operation.call))
         return norm->size % 32 == 0 ? QuantizedRows{norm->h, norm->n, norm->size} : QuantizedRows{};
+    if (const auto* squares = std::get_if<SquaresCall>(&operation.call))
+        return are_written(squares->args.squares, 2 * squares->args.n) ? QuantizedRows{} : known;
     if (const auto* call = std::get_if<AttendCall>(&operation.call)) {
         const auto is_quantized = [](const TileList& list) { return list.n_tiles == 0 || list.n_splits > 1; };
         const Cache& cache = call->attend.cache;

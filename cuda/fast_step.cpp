@@ -312,6 +312,10 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
     }
 }
 
+void launch_one(cuda::Stream& s, const Operation&, const SquaresCall& call) {
+    head_squares(s.stream, call.args);
+}
+
 void launch_one(cuda::Stream& s, const Operation&, const AttendCall& call) {
     prepare(s.stream, call.prepare);
     attend(s.stream, call.attend);
@@ -375,6 +379,9 @@ AttendCall attend_call(const cuda::Stream& s, const Cache& cache, const backend:
                     .q_norm = args.q_norm.data,
                     .k_norm = args.k_norm.data,
                     .norm_eps = args.norm_eps,
+                    .squares = args.squares,
+                    .n_squares_q = args.n_head_all * args.head_dim,
+                    .n_squares_k = args.n_head_kv_all * args.head_dim,
                     .frequency = s.work.frequency,
                     .n_frequency = std::ssize(args.rope_frequency),
                     .hadamard = args.rows[0].sequence->layout->rotates_keys(),

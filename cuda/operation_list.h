@@ -29,6 +29,9 @@ struct LinearCall {
     int64_t n;
     std::span<const backend::LinearTask> tasks;  // in OperationList::tasks, at most k_max_tasks
 };
+struct SquaresCall {
+    fast::SquaresArgs args;
+};
 struct AttendCall {
     fast::PrepareArgs prepare;
     fast::AttendArgs attend;
@@ -57,7 +60,7 @@ struct ExpertsCall {
 };
 
 struct Operation {
-    std::variant<NormCall, LinearCall, AttendCall, RouteCall, ChooseCall, ExpertsCall> call;
+    std::variant<NormCall, LinearCall, SquaresCall, AttendCall, RouteCall, ChooseCall, ExpertsCall> call;
     // The passes set:
     bool is_folded = false;                // a norm that the next operation computes
     fast::NormRow norm = {};               // the norm that its first kernel computes; x null: none

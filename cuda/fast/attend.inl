@@ -167,6 +167,10 @@ int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim)
            static_cast<int64_t>(sizeof(float));
 }
 
+void head_squares(exact::Stream stream, const SquaresArgs& args) {
+    if (args.n > 0) launch_grid(stream, SquaresKernel{args});
+}
+
 void prepare(exact::Stream stream, const PrepareArgs& args) {
     if (args.n == 0) return;
     const int64_t q_parts = std::clamp<int64_t>(k_prepare_blocks / args.n, 1, 8);

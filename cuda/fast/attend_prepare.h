@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepares attention for all rows of a batch at once: RMS norm of q over all its heads together, and of k; rotary position
-// embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16.
+// embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16. If ranks divide the heads, a
+// kernel before it sums the squares of a rank's heads, and this one gets the sums over all ranks.
 //
 // Shape: a block of threads takes K and V of a row, or a share of its query heads; a warp takes a head, 32
 // elements side by side, so that a quantised block of the cache is one element per lane. Bytes moved for a row: 4 for
@@ -126,9 +127,55 @@ MINIM_DEVICE Turn turn_of(double angle) {
     return {(quarter & 3) == 1 || (quarter & 3) == 2 ? -c : c, (quarter & 2) != 0 ? -s : s};
 }
 
+inline constexpr int k_prepare_threads = 256;
+
+// Returns the sum of squares of `count` numbers, the same in every thread of a block of k_prepare_threads. `sums` is in
+// shared memory, a float for each warp.
+template <class T>
+MINIM_DEVICE float sum_squares(T& t, const float* x, int count, float* sums) {
+    constexpr int k_together = 6;  // fours whose loads are under way at once: all of the model's row
+    const auto* fours = reinterpret_cast<const FourFloats*>(x);
+    float sum = 0.0F;
+    MINIM_DEVICE_LOOP
+    for (int first = t.index(); first < count / 4; first += k_together * k_prepare_threads) {
+        FourFloats four[k_together] = {};
+        for (int k = 0; k < k_together; ++k)
+            if (first + k * k_prepare_threads < count / 4) four[k] = fours[first + k * k_prepare_threads];
+        for (int k = 0; k < k_together; ++k)
+            for (const float each : four[k].x) sum += each * each;
+    }
+    for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+    if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
+    t.sync();
+    float all = 0.0F;
+    for (int i = 0; i < k_prepare_threads / 32; ++i) all += sums[i];
+    return all;
+}
+
+// The sum of squares of a row of q, or of k.
+struct SquaresKernel {
+    static constexpr int k_threads = k_prepare_threads;
+    static constexpr bool k_starts_early = true;
+
+    SquaresArgs args;
+
+    Grid grid() const { return {args.n, 2, k_threads / 32 * 4}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        t.wait_for_inputs();
+        const int64_t row = t.block();
+        const bool is_query = t.block_y() == 0;
+        const int64_t size = is_query ? args.q_size : args.k_size;
+        const float* x = (is_query ? args.q : args.k) + row * size;
+        const float sum = sum_squares(t, x, static_cast<int>(size), reinterpret_cast<float*>(t.shared()));
+        if (t.index() == 0) args.squares[2 * row + t.block_y()] = sum;
+    }
+};
+
 template <int head_dim>
 struct PrepareKernel {
-    static constexpr int k_threads = 256;
+    static constexpr int k_threads = k_prepare_threads;
     static constexpr int k_warps = k_threads / 32;
     static constexpr bool k_starts_early = true;
     static constexpr int k_blocks = head_dim / 32;  // of a head
@@ -175,7 +222,7 @@ struct PrepareKernel {
             if (!is_query) value = load(t, args.v + row * n_head * head_dim, head);
         };
         if (head < last) load_head();
-        const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
+        const float factor = norm_factor(t, x, n_head * head_dim, row, is_query, sums);
         MINIM_DEVICE_LOOP
         while (head < last) {
             for (int b = 0; b < k_blocks; ++b) of_head.x[b] = of_head.x[b] * factor * gain.x[b];
@@ -229,26 +276,20 @@ struct PrepareKernel {
         }
     }
 
-    // Returns 1 / sqrt(mean square + eps), the same in every thread.
+    // Returns 1 / sqrt(mean square + eps) of a row of q or k, the same in every thread. Waits for all threads.
     template <class T>
-    MINIM_DEVICE float norm_factor(T& t, const float* x, int count, float* sums) const {
-        constexpr int k_together = 6;  // fours whose loads are under way at once: all of the model's row
-        const auto* fours = reinterpret_cast<const FourFloats*>(x);
+    MINIM_DEVICE float norm_factor(T& t, const float* x, int count, int64_t row, bool is_query,
+                                   float* sums) const {
         float sum = 0.0F;
-        MINIM_DEVICE_LOOP
-        for (int first = t.index(); first < count / 4; first += k_together * k_threads) {
-            FourFloats four[k_together] = {};
-            for (int k = 0; k < k_together; ++k)
-                if (first + k * k_threads < count / 4) four[k] = fours[first + k * k_threads];
-            for (int k = 0; k < k_together; ++k)
-                for (const float each : four[k].x) sum += each * each;
+        int64_t n_summed = count;
+        if (args.squares == nullptr) {
+            sum = sum_squares(t, x, count, sums);
+        } else {
+            t.sync();
+            sum = args.squares[2 * row + (is_query ? 0 : 1)];
+            n_summed = is_query ? args.n_squares_q : args.n_squares_k;
         }
-        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
-        if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
-        t.sync();
-        float all = 0.0F;
-        for (int i = 0; i < k_warps; ++i) all += sums[i];
-        return 1.0F / std::sqrt(all / static_cast<float>(count) + args.norm_eps);
+        return 1.0F / std::sqrt(sum / static_cast<float>(n_summed) + args.norm_eps);
     }
 
     // Pairs (i, i + n_frequency) lie in any two lanes, so the warp passes its head through shared memory.

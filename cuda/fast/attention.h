@@ -47,6 +47,11 @@ struct PrepareArgs {
     const float* q_norm;  // [n_head * head_dim]
     const float* k_norm;  // [n_head_kv * head_dim]
     float norm_eps;
+    // If ranks divide the heads: the sums of head_squares() over all ranks, [n, 2], and the numbers of q and of k that they
+    // are sums of. Null: all heads are here.
+    const float* squares;
+    int64_t n_squares_q;
+    int64_t n_squares_k;
     const float* frequency;
     int64_t n_frequency;  // at most head_dim / 2
     bool hadamard;        // applies backend/hadamard.h to queries and keys; head_dim is a power of two
@@ -54,6 +59,18 @@ struct PrepareArgs {
 };
 // Norms and rotates q and k, and stores k and v at their rows' positions.
 void prepare(exact::Stream stream, const PrepareArgs& args);
+
+// The rows whose squares are summed: their numbers are multiples of 4.
+struct SquaresArgs {
+    int64_t n;
+    const float* q;  // [n, q_size]
+    int64_t q_size;
+    const float* k;  // [n, k_size]
+    int64_t k_size;
+    float* squares;  // [n, 2]
+};
+// squares = the sums of squares of each row of q and of k, with the bits of the sums in prepare().
+void head_squares(exact::Stream stream, const SquaresArgs& args);
 
 // Returns log2(e) / sqrt(head_dim): scores of queries with this factor are exponents of 2.
 float query_scale(int64_t head_dim);

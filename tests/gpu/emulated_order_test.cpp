@@ -141,6 +141,57 @@ std::vector<float> some_slots(Format gate_format, Format up_format, Format down_
     return result;
 }
 
+// Returns the results of a rank's half of the heads, and of every other expert of a layer without `add`, between norms.
+std::vector<float> some_of_rank(Format format, int64_t n) {
+    constexpr int64_t k_width = 256;
+    constexpr int64_t k_experts = 9;
+    constexpr int64_t k_used = 3;
+    Fixture f(Arithmetic::fast);
+    Random random(9);
+    const auto stack = [&] {
+        ExpertStack some;
+        for (int64_t e = 0; e < k_experts; ++e)
+            add_expert(some, f.put_packed(TestMatrix(format, k_width, k_width, random)), 0.9F);
+        return some;
+    };
+    ExpertWeights weights = {stack(), stack(), stack()};
+    for (size_t e = 1; e < k_experts; e += 2)
+        weights.gate.expert[e] = weights.up.expert[e] = weights.down.expert[e] = nullptr;
+    weights = f.with_table(weights);
+    const Matrix qkv = f.put_packed(TestMatrix(format, k_width, k_width, random));
+    const Matrix router = f.put(TestMatrix(Format::f32, k_experts, k_width, random));
+    const auto n_x = static_cast<size_t>(n * k_width);
+    const auto n_slots = static_cast<size_t>(n * k_used);
+    float* x = f.put(random.normal(n * k_width));
+    float* h = f.put(std::vector<float>(n_x));
+    float* q = f.put(std::vector<float>(n_x));
+    float* k = f.put(std::vector<float>(n_x));
+    float* squares = f.put(std::vector<float>(static_cast<size_t>(2 * n)));
+    float* y = f.put(std::vector<float>(n_x, NAN));
+    int32_t* ids = f.put(std::vector<int32_t>(n_slots));
+    float* gates = f.put(std::vector<float>(n_slots));
+    const backend::Vector norm = {f.put(random.normal(k_width)), k_width};
+    backend::AttendArgs args;
+    args.n = n;
+    args.q = q;
+    args.k = k;
+    args.n_head = args.n_head_kv = 2;
+    args.head_dim = 128;
+    const LinearTask tasks[] = {{&qkv, q, false}, {&qkv, k, false}};
+    f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
+    f.device->linear(*f.stream, h, n, tasks);
+    f.device->head_squares(*f.stream, args, squares);
+    f.device->norm(*f.stream, q, n, norm, 1e-6F, h);
+    f.device->route(*f.stream, h, n, router, {}, k_used, ids, gates);
+    f.device->experts(*f.stream, h, n, ids, gates, k_used, weights, y, false);
+    f.device->experts(*f.stream, h, n, ids, gates, k_used, weights, x, true);
+    f.device->norm(*f.stream, y, n, norm, 1e-6F, h);
+    std::vector<float> result = f.get(squares, static_cast<size_t>(2 * n));
+    for (const std::vector<float>& some : {f.get(x, n_x), f.get(y, n_x), f.get(h, n_x)})
+        result.insert(result.end(), some.begin(), some.end());
+    return result;
+}
+
 // Returns the results of some top-k tasks on rows in which most logits occur several times.
 std::vector<std::byte> some_top_k() {
     constexpr int64_t k_vocab = 9000;
@@ -201,6 +252,15 @@ TEST_CASE("emulated threads: in all ways the slots of some experts are the same 
         for (const int64_t n : {1, 5, 33}) {
             INFO(traits(c.gate).name << ", " << n << " rows");
             check_all_ways([&] { return some_slots(c.gate, c.up, c.down, n); });
+        }
+    }
+}
+
+TEST_CASE("emulated threads: in all ways a rank's share of a layer has the same bits") {
+    for (const Format format : {Format::q4_k, Format::bf16, Format::fp8_e4m3_b128}) {
+        for (const int64_t n : {1, 5, 33}) {
+            INFO(traits(format).name << ", " << n << " rows");
+            check_all_ways([&] { return some_of_rank(format, n); });
         }
     }
 }

@@ -111,7 +111,8 @@ ExpertWeights SimBackend::experts_here(const ExpertWeights& weights) const {
                           float ExpertPlace::*scale) {
         stack.scale.resize(n);
         for (size_t e = 0; e < n; ++e) {
-            stack.expert[e] = here(places[e].*data);
+            // Without the expert, only the address of gate has a meaning.
+            stack.expert[e] = places[e].gate == nullptr ? nullptr : here(places[e].*data);
             stack.scale[e] = places[e].*scale;
         }
     };
