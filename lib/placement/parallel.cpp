@@ -12,6 +12,7 @@ namespace minim::placement {
 namespace {
 
 using model::Role;
+using weights::Range;
 using weights::WeightSpec;
 
 // Kernels read columns in runs of this many.
@@ -37,7 +38,7 @@ void check_numbers(const ParallelRequest& request) {
         if (n < 0) fail(Status::invalid, "{} {} is not a number of ranks", what, n);
     };
     check(request.tensor, "tensor parallel");
-    check(request.experts, "expert parallel");
+    if (request.experts != k_all_ranks) check(request.experts, "expert parallel");
     check(request.pipeline, "pipeline parallel");
 }
 
@@ -73,6 +74,12 @@ const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weigh
 
 }  // namespace
 
+ParallelRequest with_devices(ParallelRequest request, int64_t n_devices) noexcept {
+    const int64_t n_stages = std::max<int64_t>(request.pipeline, 1);
+    if (request.tensor == k_all_ranks) request.tensor = std::max<int64_t>(n_devices / n_stages, 1);
+    return request;
+}
+
 ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
                            std::span<const WeightSpec> weights) {
     check_numbers(request);
@@ -80,17 +87,18 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
     plan.tensor = std::max<int64_t>(request.tensor, 1);
     plan.pipeline = std::max<int64_t>(request.pipeline, 1);
     const int64_t n_ranks = plan.tensor > 1 ? plan.tensor : std::max<int64_t>(request.experts, 1);
+    const int64_t n_groups = request.experts == k_all_ranks ? n_ranks : request.experts;
     check_heads(plan.tensor, config, weights);
-    if (request.experts > 0) {
-        if (n_ranks % request.experts != 0)
+    if (n_groups > 0) {
+        if (n_ranks % n_groups != 0)
             fail(Status::invalid, "{} ranks cannot be divided into {} of experts; {} groups are possible",
-                 n_ranks, count_text(request.experts, "group"), divisors_text(n_ranks));
-        plan.expert_parts = n_ranks / request.experts;
+                 n_ranks, count_text(n_groups, "group"), divisors_text(n_ranks));
+        plan.expert_parts = n_ranks / n_groups;
         if (const WeightSpec* const down = indivisible(plan.expert_parts, weights))
             fail(Status::invalid,
                  "down of layer {} is {}, in blocks of {} columns: {} ranks cannot share its {}; whole "
-                 "experts on "
-                 "each rank: --expert-parallel {}",
+                 "experts "
+                 "on each rank: --expert-parallel {}",
                  down->layer, traits(down->format).name, traits(down->format).block_elems, plan.expert_parts,
                  down->cols, n_ranks);
     } else {
@@ -108,10 +116,65 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
     return plan;
 }
 
+Range layers_of(const ParallelPlan& plan, int64_t rank, int64_t n_layer) noexcept {
+    const int64_t stage = plan.pipeline - 1 - rank / plan.ranks_of_stage();
+    const int64_t first = stage * n_layer / plan.pipeline;
+    return {first, (stage + 1) * n_layer / plan.pipeline - first};
+}
+
+std::optional<WeightSpec> part_of_rank(const ParallelPlan& plan, int64_t rank, int64_t n_layer,
+                                       const WeightSpec& whole) {
+    const Range layers = layers_of(plan, rank, n_layer);
+    const int64_t index = rank % plan.ranks_of_stage();
+    const int64_t heads = index % plan.tensor;
+    const int64_t expert_part = index / plan.expert_groups;
+    const auto range = [](int64_t count, int64_t i, int64_t n) { return Range{i * (count / n), count / n}; };
+    const bool has_head = layers.first + layers.count == n_layer && (plan.tensor > 1 || index == 0);
+    const bool is_of_layer = whole.layer >= layers.first && whole.layer < layers.first + layers.count;
+    const bool is_here =
+        whole.layer < 0 || (is_of_layer && (!whole.is_expert() ||
+                                            whole.expert % plan.expert_groups == index % plan.expert_groups));
+    if (!is_here) return {};
+    switch (static_cast<Role>(whole.role)) {
+        case Role::embedding:
+            return layers.first == 0 ? std::optional(whole) : std::nullopt;
+        case Role::output_norm:
+            return has_head ? std::optional(whole) : std::nullopt;
+        case Role::output:
+            if (!has_head) return {};
+            return weights::rows_of(whole, range(whole.rows, heads, plan.tensor));
+        case Role::experts_norm:  // for experts that are on another device than their layer
+            return {};
+        case Role::wq:
+        case Role::wk:
+        case Role::wv:
+            return weights::rows_of(whole, range(whole.rows, heads, plan.tensor));
+        case Role::q_norm:
+        case Role::k_norm:
+            return weights::rows_of(whole, range(whole.cols, heads, plan.tensor));
+        case Role::wo:
+            return weights::columns_of(whole, range(whole.cols, heads, plan.tensor));
+        case Role::gate:
+        case Role::up:
+            return weights::rows_of(whole, range(whole.rows, expert_part, plan.expert_parts));
+        case Role::down:
+            return weights::columns_of(whole, range(whole.cols, expert_part, plan.expert_parts));
+        case Role::attn_norm:
+        case Role::router:
+        case Role::ffn_norm:
+        case Role::router_bias:
+            return whole;
+    }
+    fail_internal("a weight of an unknown role, {}", whole.role);
+}
+
 void check_ranks(const ParallelPlan& plan, int64_t n_processes, int64_t n_devices) {
     if (plan.pipeline != 1 && plan.pipeline != n_processes)
-        fail(Status::invalid, "a pipeline of {} stages needs {} processes, one for each stage; there {} {}",
-             plan.pipeline, plan.pipeline, n_processes == 1 ? "is" : "are", n_processes);
+        fail(Status::invalid, "a pipeline of {} stages needs {} processes, one for each stage; there {} {}{}",
+             plan.pipeline, plan.pipeline, n_processes == 1 ? "is" : "are", n_processes,
+             n_processes == 1 && n_devices > 1
+                 ? "; the devices of one process have layers each without a pipeline"
+                 : "");
     const int64_t n_ranks = n_processes * n_devices;
     if (n_ranks == plan.n_ranks()) return;
     std::string remedy;
