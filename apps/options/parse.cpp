@@ -109,8 +109,23 @@ void check(const Options& options, const std::vector<Given>& given) {
                                      find_given(given, "--mmap") != nullptr ? "--no-mmap" : "--load-mode"));
 }
 
+// Models that are opened have one rank.
+void note_ranks(Options& options, const std::vector<Given>& given) {
+    if (options.command == Command::plan) return;
+    for (const Given& one : given) {
+        const std::string_view name = long_name(one.row->names);
+        if (name == "--tensor-parallel" || name == "--expert-parallel" ||
+            name == "--enable-expert-parallel" || name == "--pipeline-parallel")
+            options.notes.push_back(fmt::format(
+                "{} has no effect: one process uses all devices and divides the layers among them (--device, "
+                "--tensor-split)",
+                one.spelling));
+    }
+}
+
 void complete(Options& options, const std::vector<Given>& given) {
     complete_formats(options);
+    note_ranks(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {
         const bool metadata = find_given(given, "--metadata") != nullptr && options.show_metadata;
