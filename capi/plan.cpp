@@ -32,6 +32,11 @@ int64_t positive_or(int32_t value, int64_t otherwise, const char* name) {
     return value == 0 ? otherwise : value;
 }
 
+placement::ParallelRequest parallel_of(const minim_plan_params& p) {
+    if (p.reserved != 0) fail(Status::invalid, "reserved is {}, not 0", p.reserved);
+    return {.tensor = p.tensor_parallel, .experts = p.expert_parallel, .pipeline = p.pipeline_parallel};
+}
+
 placement::Request request_of(const minim_plan_params& p) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
@@ -48,6 +53,8 @@ placement::Request request_of(const minim_plan_params& p) {
     request.v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format);
     request.cache_bytes = p.expert_cache_bytes > 0 ? p.expert_cache_bytes : placement::k_cache_all_room;
     request.caches_host_experts = p.expert_cache_bytes > 0;
+    request.parallel = parallel_of(p);
+    if (p.link != nullptr && *p.link != '\0') request.link = placement::parse_link(p.link);
     return request;
 }
 

@@ -63,6 +63,10 @@ void plan(const Options& options) {
     plan.n_device_layers = std::max(options.n_gpu_layers, 0);
     plan.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
     plan.expert_cache_bytes = options.expert_cache;
+    plan.tensor_parallel = options.parallel.tensor;
+    plan.expert_parallel = options.parallel.experts;
+    plan.pipeline_parallel = options.parallel.pipeline;
+    plan.link = options.plan_link;
     minim::RuntimeOptions runtime_options;
     runtime_options.n_threads = options.n_threads;
     const minim::Runtime runtime(runtime_options);

@@ -128,10 +128,10 @@ constexpr Foreign k_python_rows[] = {
      "--kt-num-gpu-experts --kt-max-deferred-experts-per-token --shared-experts-tp-size"},
     {false, Takes::nothing,
      "one process uses all devices and divides the layers among them (--device, --tensor-split)",
-     "--data-parallel-hybrid-lb -dph --data-parallel-external-lb -dpe --enable-expert-parallel -ep "
+     "--data-parallel-hybrid-lb -dph --data-parallel-external-lb -dpe "
      "--disable-nccl-for-dp-synchronization --enable-eplb --eplb-log-balancedness "
      "--ray-workers-use-nsight --disable-custom-all-reduce --enable-multimodal-encoder-data-parallel "
-     "--enable-ep-moe --enable-deepep-moe --enable-moe-ep --enable-dp-attention "
+     "--enable-deepep-moe --enable-moe-ep --enable-dp-attention "
      "--enable-flashinfer-allreduce-fusion --enable-nccl-nvls --enable-symm-mem --enable-mscclpp "
      "--enable-torch-symm-mem --enable-elastic-expert-backup --dcp-replicate-q-proj "
      "--enable-prefill-cp --enable-cp-decode-attn-tp --enable-kv-cache-sharding "
@@ -139,15 +139,15 @@ constexpr Foreign k_python_rows[] = {
      "--enable-attn-tp-input-scattered --disable-attn-tp-gather --enable-p2p-check --use-ray"},
     {false, Takes::one,
      "one process uses all devices and divides the layers among them (--device, --tensor-split)",
-     "--distributed-executor-backend --pipeline-parallel-size -pp --tensor-parallel-size -tp "
+     "--distributed-executor-backend "
      "--decode-context-parallel-size -dcp --prefill-context-parallel-size -pcp "
      "--dcp-kv-cache-interleave-size --cp-kv-cache-interleave-size --data-parallel-size -dp "
      "--data-parallel-rank -dpn --data-parallel-start-rank -dpr --data-parallel-size-local -dpl "
      "--data-parallel-address -dpa --data-parallel-rpc-port -dpp --data-parallel-backend -dpb "
      "--all2all-backend --eplb-config --expert-placement-strategy --num-redundant-experts "
      "--eplb-window-size --eplb-step-interval --max-parallel-loading-workers --worker-cls "
-     "--worker-extension-cls --speculative-draft-tensor-parallel-size --tp --ep --dp --pp --pp-size "
-     "--dp-size --tp-size --ep-size --moe-a2a-backend --deepep-v2-mode --deepep-mode "
+     "--worker-extension-cls --speculative-draft-tensor-parallel-size --dp "
+     "--dp-size --moe-a2a-backend --deepep-v2-mode --deepep-mode "
      "--deepep-dispatcher-output-dtype --ep-num-redundant-experts --ep-dispatch-algorithm "
      "--init-expert-location --eplb-algorithm --eplb-rebalance-num-iterations "
      "--eplb-rebalance-layers-per-chunk --eplb-min-rebalancing-utilization-threshold "
@@ -157,7 +157,7 @@ constexpr Foreign k_python_rows[] = {
      "--dist-timeout --nccl-init-addr --dcp-size --pp-max-micro-batch-size --pp-async-batch-depth "
      "--attn-dp-size --attention-data-parallel-size --load-balance-method --attn-cp-size "
      "--attention-context-parallel-size --moe-dp-size --moe-data-parallel-size --dwdp-size "
-     "--dcp-comm-backend --cp-strategy --expert-parallel-size --moe-dense-tp-size "
+     "--dcp-comm-backend --cp-strategy --moe-dense-tp-size "
      "--ep-join-rank-offset --elastic-ep-initial-size --max-ep-size --base-gpu-id --gpu-id-step"},
     {true, Takes::many, "minim runs in one process on one machine",
      "--custom-weight-loader --remote-instance-weight-loader-send-weights-group-ports "

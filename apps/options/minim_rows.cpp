@@ -55,6 +55,11 @@ constexpr Row k_minim_rows[] = {
      set<&Options::plan_devices>},
     {"--host", "", text("MEMORY,BANDWIDTH"), k_plan, "this machine", "the host's memory: '768GiB,576GB/s'",
      set<&Options::plan_host>},
+    {"--link", "", text("TIME,BANDWIDTH"), k_plan, "20us and the devices' pcie",
+     "what connects the ranks of -tp, -ep and -pp: '9us,20GB/s', the time to add up a few KB on all of them, "
+     "and "
+     "the bandwidth of each",
+     set<&Options::plan_link>},
     {"--json", "", flag(), k_plan | bit(Command::options), "", "print one JSON object",
      set<&Options::prints_json>},
 };

@@ -28,6 +28,7 @@ constexpr Word k_formats[] = {{"auto", MINIM_KV_AUTO},   {"f16", MINIM_KV_F16}, 
                               {"bf16", MINIM_KV_BF16},   {"q8_0", MINIM_KV_Q8_0}, {"q4_0", MINIM_KV_Q4_0},
                               {"float16", MINIM_KV_F16}, {"half", MINIM_KV_F16},  {"bfloat16", MINIM_KV_BF16},
                               {"float32", MINIM_KV_F32}};
+constexpr int64_t k_max_ranks = 1024;
 constexpr int64_t k_mapped = 1;
 constexpr int64_t k_owned = 2;
 constexpr int64_t k_locked = 4;
@@ -41,18 +42,32 @@ constexpr Word k_log_levels[] = {{"trace", 1}, {"debug", 1}, {"info", 0},    {"w
 
 constexpr int64_t k_one_device = 1;
 constexpr int64_t k_within_layers = 2;
+constexpr int64_t k_attention_alone = 3;
 constexpr Word k_split_modes[] = {{"layer", 0},
                                   {"none", k_one_device},
                                   {"row", k_within_layers},
                                   {"tensor", k_within_layers},
                                   {"graph", k_within_layers},
-                                  {"attn", k_within_layers}};
+                                  {"attn", k_attention_alone}};
 
 void set_split_mode(Options& options, const Value& value) {
-    if (value.integer == k_within_layers)
-        throw UsageError(fmt::format("{} {}: devices have whole layers (layer), or one has all (none)",
-                                     value.option, value.text));
-    if (value.integer == k_one_device && options.devices.empty()) options.devices = "cuda:0";
+    if (value.integer == k_attention_alone)
+        throw UsageError(
+            fmt::format("{} {}: devices have whole layers (layer), share all layers (tensor), or "
+                        "one has all (none)",
+                        value.option, value.text));
+    if (value.integer == k_within_layers && options.parallel.tensor == 0)
+        options.parallel.tensor = MINIM_ALL_RANKS;
+    if (value.integer != k_one_device) return;
+    if (options.command == Command::plan)
+        throw UsageError(
+            fmt::format("{} {}: a plan for one device names one with --device", value.option, value.text));
+    if (options.devices.empty()) options.devices = "cuda:0";
+}
+
+template <auto member>
+void set_parallel(Options& options, const Value& value) {
+    store(options.parallel.*member, value);
 }
 
 // Returns a device's name as the library writes it: CUDA0 of llama.cpp is cuda:0.
@@ -136,9 +151,29 @@ constexpr Row k_model_rows[] = {
      k_open | k_plan, "by bytes, in proportion to free memory",
      "each device's share of the layers, 3,1; shares that add up to the layers are counts",
      set<&Options::tensor_split>},
-    {"-sm --split-mode", "", choice("MODE", k_split_modes), k_open, "layer",
-     "layer: devices have whole layers; none: one device has all, the first GPU if --device names none",
+    {"-sm --split-mode", "", choice("MODE", k_split_modes), k_open | k_plan, "layer",
+     "layer: devices have whole layers; none: one device has all, the first GPU if --device names none; "
+     "tensor, "
+     "row or graph: all devices share every layer, as -tp with their number",
      set_split_mode},
+    {"-tp --tensor-parallel --tensor-parallel-size --tp-size --tp", "", integer("N", 1, k_max_ranks),
+     k_open | k_plan, "1",
+     "N ranks share every layer, each on a device: parts of the heads, of the KV cache and of the experts",
+     set_parallel<&Parallel::tensor>},
+    {"-ep --expert-parallel --expert-parallel-size --ep-size --ep", "", integer("N", 1, k_max_ranks),
+     k_open | k_plan, "with -tp what is best for few requests",
+     "N groups of ranks, each with whole experts of its own; without -tp N ranks, each with all of the "
+     "attention",
+     set_parallel<&Parallel::experts>},
+    {"--enable-expert-parallel --enable-ep-moe", "", flag(), k_open | k_plan, "",
+     "as -ep with the number of -tp: whole experts on each rank",
+     [](Options& o, const Value& v) { o.parallel.experts = v.on ? MINIM_ALL_RANKS : 0; }},
+    {"-pp --pipeline-parallel --pipeline-parallel-size --pp-size --pp", "", integer("N", 1, k_max_ranks),
+     k_open | k_plan, "1", "N stages of layers, each on the devices of a process of its own",
+     set_parallel<&Parallel::pipeline>},
+    {"--rank-timeout", "", real("SECONDS", 0.1, 86400), k_open, "30",
+     "seconds after which a rank that does not answer counts as lost",
+     set_parallel<&Parallel::timeout_seconds>},
     {"--device-memory --gpu-memory-utilization --mem-fraction-static", "",
      Type{.kind = Kind::part, .value = "SIZES"}, k_open, "no limits",
      "the maximum memory to use of each device: 20GiB,24GiB, or parts of it: 0.9,0.5; one value is for all "

@@ -2,6 +2,7 @@
 #include "open_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -152,6 +153,10 @@ minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& 
     model.expand = options.expand;
     model.packed_file = options.packed_file;
     model.chat_template = options.chat_template;
+    model.tensor_parallel = options.parallel.tensor;
+    model.expert_parallel = options.parallel.experts;
+    model.pipeline_parallel = options.parallel.pipeline;
+    model.rank_timeout_ms = static_cast<int32_t>(std::ceil(options.parallel.timeout_seconds * 1000));
     if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
     if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
     return model;

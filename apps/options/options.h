@@ -48,6 +48,16 @@ struct SamplingDefaults {
     bool ignores_end = false;
 };
 
+// Ranks that share the layers of the model. 0: not said; MINIM_ALL_RANKS: one on each device, a group of experts for each rank.
+struct Parallel {
+    int32_t tensor = 0;
+    int32_t experts = 0;
+    int32_t pipeline = 0;
+    double timeout_seconds = 30;  // until a rank that does not answer counts as lost
+
+    bool is_given() const noexcept { return tensor != 0 || experts != 0 || pipeline != 0; }
+};
+
 struct Options {
     Command command = Command::generate;
     std::vector<std::string> notes;  // one line for each option without effect: which, and why
@@ -71,6 +81,7 @@ struct Options {
     uint64_t expert_cache = 0;   // bytes on the devices; 0: none, or all room if no option places experts
     int32_t expert_moves = 0;    // MINIM_EXPERT_MOVES_*
     std::string expert_profile;
+    Parallel parallel;
     bool allow_cpu = false;  // go on without a device that cannot be used
     int32_t n_threads = 0;
     int32_t n_threads_batch = 0;
@@ -112,6 +123,7 @@ struct Options {
     std::string specials = "exact";
     int64_t chunk_tokens = 256;
     std::string plan_host;  // "768GiB,576GB/s"; "": this machine
+    std::string plan_link;  // between ranks: "9us,20GB/s"; "": by the devices
     bool prints_json = false;
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
@@ -45,6 +46,7 @@ void serve(const server::Options& options) {
                                    service.port()));
     server::never_wait_for_log();
     loop.run();
+    if (!service.failure().empty()) throw std::runtime_error(service.failure());
     const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
     if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))
         serving.model.save_expert_profile(options.expert_profile);
@@ -59,6 +61,8 @@ int main(int argc, char** argv) {
         const auto options = program::parse(program::Command::server, {argv + 1, argv + argc}, output);
         if (options) serve(*options);
         return std::fputs(output.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+    } catch (const server::FollowedToTheEnd&) {
+        return 0;
     } catch (const server::UsageError& error) {
         server::write_plain(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
         return 2;

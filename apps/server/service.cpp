@@ -150,7 +150,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                          "gzip, deflate, br or zstd",
                          request.encoding.substr(0, 40)),
              "", "unsupported_encoding"});
-    if (is_draining_) return refuse({503, "the server is shutting down", "", ""});
+    if (is_draining_)
+        return refuse({503, failure_.empty() ? "the server is shutting down" : failure_, "", ""});
     prepare(exchange, route - k_routes.begin());
 }
 
@@ -232,7 +233,9 @@ void Service::answer_directly(Exchange& exchange) {
         response.body = k_chat_page;
     } else if (path == "/health") {
         response.body = R"({"status":"ok"})";
-        if (is_draining_) response = {503, "application/json", R"({"status":"shutting down"})", {}};
+        if (!failure_.empty())
+            response = {503, "application/json", to_text(Json{{"status", "error"}, {"error", failure_}}), {}};
+        else if (is_draining_) response = {503, "application/json", R"({"status":"shutting down"})", {}};
     } else if (path == "/slots") {
         Json slots = Json::array();
         for (const auto& job : jobs_.slots()) {
@@ -254,7 +257,25 @@ void Service::tick() {
     const auto interval = std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double>(serving_.options.ping_seconds));
     for (const auto& reply : replies_) reply->ping(now, interval);
+    if (serving_.info.n_ranks > 1) look_for_lost_rank(now);
     if (is_draining_ && replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
+}
+
+// Ends the server some time after a rank is lost: nothing can be computed any more. Until then the clients that wait get their error.
+void Service::look_for_lost_rank(Clock::time_point now) {
+    constexpr std::chrono::milliseconds k_time_for_errors{500};
+    if (!failure_.empty()) {
+        if (now - failed_at_ >= k_time_for_errors) loop_.stop();
+        return;
+    }
+    try {
+        serving_.model.check();
+    } catch (const minim::Exception& error) {
+        failure_ = error.what();
+        failed_at_ = now;
+        is_draining_ = true;
+        write_note(fmt::format("shutting down: {}", failure_));
+    }
 }
 
 void Service::drain() {

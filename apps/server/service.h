@@ -2,7 +2,9 @@
 // The server: finds the route of a request, checks its key, keeps the log, and ends in order.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <string>
 #include <unordered_set>
 
 #include "http/event_loop.h"
@@ -18,6 +20,8 @@ class Service {
     Service(EventLoop& loop, Serving& serving);
 
     uint16_t port() const { return http_.port(); }
+    // Returns the error that has ended the server: a rank of the model is lost; empty: none.
+    const std::string& failure() const { return failure_; }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -31,6 +35,7 @@ class Service {
     void answer_directly(Exchange& exchange);
     void answer_options(Exchange& exchange);
     void tick();
+    void look_for_lost_rank(Clock::time_point now);
     void drain();
 
     EventLoop& loop_;
@@ -40,6 +45,8 @@ class Service {
     std::unordered_set<std::shared_ptr<Reply>> replies_;
     size_t n_pending_ = 0;  // requests that the workers have
     bool is_draining_ = false;
+    std::string failure_;
+    Clock::time_point failed_at_;
     const HostCheck hosts_;
     HttpServer http_;
     Workers workers_;  // last: their tasks use all of the above

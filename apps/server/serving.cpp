@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <stdexcept>
 #include <string_view>
 
@@ -41,7 +42,12 @@ minim::Model open_model(const minim::Runtime& runtime, Options options) {
     std::vector<std::string> notes;
     const minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
     for (const std::string& note : notes) write_note(note);
-    return minim::Model(runtime, path, model);
+    minim::Model opened(runtime, path, model);
+    if (opened.info().process == 0) return opened;
+    // A launcher passes signals on to all processes. The one that leads ends the others once its requests have ended.
+    for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
+    opened.follow();
+    throw FollowedToTheEnd();
 }
 
 // Returns a metadata text of the checkpoint, or "" if it has none.

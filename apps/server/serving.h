@@ -12,8 +12,12 @@
 
 namespace server {
 
+// The work of a process that follows another one, which serves, is done.
+struct FollowedToTheEnd {};
+
 struct Serving {
-    // Opens the model. Throws minim::Exception, or std::runtime_error.
+    // Opens the model. Throws minim::Exception, or std::runtime_error. If several processes share the model, those that do not lead
+    // compute for the one that does until it closes the model; then FollowedToTheEnd is thrown.
     explicit Serving(const Options& o);
 
     const Options options;

@@ -514,6 +514,9 @@ enum minim_kv_format {
     MINIM_KV_Q4_0 = 5 /* keys are rotated, so that they lose less */
 };
 
+/* A number of ranks: one for each device; of groups of experts: one for each rank. */
+#define MINIM_ALL_RANKS (-1)
+
 typedef struct minim_plan_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
@@ -544,31 +547,49 @@ typedef struct minim_plan_params {
     int64_t n_host_experts; /* as in minim_model_params */
     /* As in minim_model_params. MINIM_EXPERT_CACHE_ROOM and 0: what is left beside the KV cache. */
     uint64_t expert_cache_bytes;
+    /* Ranks share every layer, where devices otherwise have layers each. Each of the `devices` is a rank; with
+       0 devices each rank is a host like `host`. All 0 or 1: one rank.
+       tensor_parallel: ranks that have parts of the heads and of the experts; MINIM_ALL_RANKS: all devices.
+       expert_parallel: groups of ranks with whole experts of their own; MINIM_ALL_RANKS: one for each rank.
+       Without tensor_parallel, the number of ranks; each then has all of the attention. 0: the best for few
+       sequences.
+       pipeline_parallel: stages of layers, each on a process of its own; 0: 1. */
+    int32_t tensor_parallel;
+    int32_t expert_parallel;
+    int32_t pipeline_parallel;
+    int32_t reserved; /* 0 */
+    /* What connects the ranks, "TIME,BANDWIDTH": the time to add up a few KB on all of them, and the bandwidth
+       of each, as "9us,20GB/s"; NULL: 20us, and the devices' pcie. */
+    const char* link;
 } minim_plan_params;
 #define MINIM_PLAN_PARAMS_INIT                                                                             \
     {                                                                                                      \
         sizeof(minim_plan_params), 0, NULL, 0, NULL, 0, 0, 0, MINIM_KV_AUTO, MINIM_KV_AUTO, NULL, NULL, 0, \
-            0, 0, 0, 0                                                                                     \
+            0, 0, 0, 0, 0, 0, 0, 0, NULL                                                                   \
     }
 
 /*
  * Plans where the weights of a checkpoint go, how much of each memory they use, and how fast that will be.
  * Reads only headers, so the checkpoint may be larger than this machine. Writes a JSON object:
  *   fits                       true if every memory has room for its part
- *   devices                    a list in the order of `devices`: name, dense_bytes, expert_bytes, kv_bytes,
- *                              work_bytes, free_bytes, n_layers, n_experts
+ *   devices                    a list in the order of `devices`, or of the ranks: name, dense_bytes,
+ *                              expert_bytes, kv_bytes, work_bytes, free_bytes, n_layers, n_experts
  *   host                       the same sizes
  *   bytes_per_token            dense, experts, kv_at_context: read to decode one token
  *   decode_tokens_per_second   of one sequence whose context is full
  *   prompt_tokens_per_second   of a prompt as long as the context
  *   decode_seconds             the parts of a token's time: dense, kv_cache, device_experts, host_experts,
- *                              launches, hand_over
+ *                              launches, hand_over, sums (exchanges of ranks that share layers)
+ *   parallel                   tensor, expert_groups, expert_parts, pipeline; all 1: devices have layers each.
+ *                              Rank r of a stage has the experts e with e % expert_groups ==
+ *                              r % expert_groups, each in expert_parts parts
  *   choices                    sentences: what was placed where; if it does not fit, what would
  *   n_context, kv_tokens       tokens of one sequence, and of the KV cache; both may have been chosen
  *   n_sequences, n_ubatch      sequences at once, and rows of a prompt step
  * `runtime` provides log and threads. Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in
  * minim_model_open; INVALID (a text that does not describe a device, quoted; an unknown device in
- * `overrides`). A plan that does not fit is not an error.
+ * `overrides`; numbers of ranks that cannot share the model, with those that can). A plan that does not fit is
+ * not an error.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, const char* path,
                                                         const minim_plan_params* params, minim_text** out,

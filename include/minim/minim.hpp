@@ -344,6 +344,10 @@ struct PlanOptions {
     bool for_engine = false;  // the sequences share a KV cache, whose size is chosen
     int64_t n_host_experts = 0;
     uint64_t expert_cache_bytes = 0;
+    int32_t tensor_parallel = 0;  // ranks that share every layer, or MINIM_ALL_RANKS
+    int32_t expert_parallel = 0;  // groups of ranks with whole experts, or MINIM_ALL_RANKS
+    int32_t pipeline_parallel = 0;
+    std::string link;  // between ranks, "9us,20GB/s"; "": by the devices
 };
 
 // Plans where the weights of a checkpoint go, as JSON (minim_plan_make).
@@ -368,6 +372,10 @@ inline std::string plan(const Runtime& runtime, const std::string& path, const P
     params.for_engine = options.for_engine ? 1 : 0;
     params.n_host_experts = options.n_host_experts;
     params.expert_cache_bytes = options.expert_cache_bytes;
+    params.tensor_parallel = options.tensor_parallel;
+    params.expert_parallel = options.expert_parallel;
+    params.pipeline_parallel = options.pipeline_parallel;
+    params.link = options.link.empty() ? nullptr : options.link.c_str();
     minim_text* text = nullptr;
     detail::check([&](minim_error* error) {
         return minim_plan_make(runtime.get(), path.c_str(), &params, &text, error);

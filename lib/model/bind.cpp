@@ -21,7 +21,6 @@ using checkpoint::Checkpoint;
 using checkpoint::shape_text;
 using checkpoint::Tensor;
 using weights::Use;
-using weights::WeightSource;
 using weights::WeightSpec;
 
 // Throws unsupported if a tensor's name shows a quantisation that is not supported.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/shares.h"
 
+#include <utility>
+
 #include "model/roles.h"
 #include "model/weights.h"
 #include "weights/narrow.h"
@@ -14,14 +16,14 @@ using weights::Range;
 using weights::WeightSpec;
 
 // Returns range i of n equal ranges of `count`.
-Range part(int64_t count, int64_t i, int64_t n) {
+Range range_of(int64_t count, int64_t i, int64_t n) {
     return {i * (count / n), count / n};
 }
 
 // Returns the rank's part of a weight of its layers.
 WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Config& config) {
-    const Range rows = part(weight.rows, share.rank, share.tensor);
-    const Range columns = part(weight.cols, share.rank, share.tensor);
+    const Range rows = range_of(weight.rows, share.rank, share.tensor);
+    const Range columns = range_of(weight.cols, share.rank, share.tensor);
     switch (static_cast<Role>(weight.role)) {
         case Role::wq:
         case Role::wk:
@@ -38,10 +40,10 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
         case Role::gate:
         case Role::up:
             if (share.expert_parts == 1) return weight;
-            return weights::rows_of(weight, part(weight.rows, share.expert_part(), share.expert_parts));
+            return weights::rows_of(weight, range_of(weight.rows, share.expert_part(), share.expert_parts));
         case Role::down:
             if (share.expert_parts == 1) return weight;
-            return weights::columns_of(weight, part(weight.cols, share.expert_part(), share.expert_parts));
+            return weights::columns_of(weight, range_of(weight.cols, share.expert_part(), share.expert_parts));
         case Role::embedding:
         case Role::attn_norm:
         case Role::ffn_norm:
@@ -65,14 +67,17 @@ Config config_of(const RankShare& share, const Config& whole) {
     return config;
 }
 
+std::optional<WeightSpec> part_of(const Shard& shard, const WeightSpec& weight, const Config& config) {
+    const bool is_absent = weight.is_expert() && !shard.share.has_expert(weight.expert);
+    if (is_absent || !has(shard, weight)) return {};
+    return share_of(shard.share, weight, config);
+}
+
 std::vector<WeightSpec> weights_of(const Shard& shard, std::span<const WeightSpec> whole,
                                    const Config& config) {
     std::vector<WeightSpec> weights;
-    for (const WeightSpec& weight : whole) {
-        if (!has(shard, weight)) continue;
-        if (weight.is_expert() && !shard.share.has_expert(weight.expert)) continue;
-        weights.push_back(share_of(shard.share, weight, config));
-    }
+    for (const WeightSpec& weight : whole)
+        if (auto part = part_of(shard, weight, config)) weights.push_back(std::move(*part));
     return weights;
 }
 

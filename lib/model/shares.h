@@ -2,6 +2,7 @@
 // What a rank has of the model's weights and sizes (placement/parallel.h has the rules).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,10 @@ namespace minim::model {
 // The share must divide them.
 Config config_of(const runtime::RankShare& share, const Config& whole);
 
-// Returns the rank's weights, in the order of the model's: those of its layers, and of these its heads and experts.
+// Returns the rank's part of a weight: the whole weight, some rows or columns, or nothing.
+std::optional<weights::WeightSpec> part_of(const runtime::Shard& shard, const weights::WeightSpec& weight,
+                                           const Config& config);
+// Returns the rank's weights, in the order of the model's.
 std::vector<weights::WeightSpec> weights_of(const runtime::Shard& shard,
                                             std::span<const weights::WeightSpec> whole, const Config& config);
 

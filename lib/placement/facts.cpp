@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace {
 
 struct Unit {
     std::string_view name;
-    double bytes;
+    double amount;
 };
 
 constexpr Unit k_units[] = {{"B", 1.0},         {"kB", 1e3},           {"MB", 1e6},
@@ -26,17 +27,28 @@ constexpr Unit k_units[] = {{"B", 1.0},         {"kB", 1e3},           {"MB", 1e
 
 constexpr double k_max_bytes = 1e18;
 
-// Returns the size that a text gives as a number above 0 and a unit; nothing for any other text.
-std::optional<double> size_of(std::string_view text) {
+constexpr Unit k_time_units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}};
+constexpr double k_max_seconds = 1.0;  // of one exchange
+
+// Returns a number above 0 in units; nothing for any other text.
+std::optional<double> measure_of(std::string_view text, std::span<const Unit> units) {
     double number = 0.0;
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
     if (error != std::errc() || !std::isfinite(number) || number <= 0.0) return std::nullopt;
     const std::string_view rest = text.substr(end - text.data());
-    const auto* const unit = std::ranges::find(k_units, rest, &Unit::name);
-    if (unit == std::end(k_units)) return std::nullopt;
-    const double bytes = number * unit->bytes;
-    return bytes >= 1.0 && bytes <= k_max_bytes ? std::optional(bytes) : std::nullopt;
+    const auto unit = std::ranges::find(units, rest, &Unit::name);
+    return unit == units.end() ? std::nullopt : std::optional(number * unit->amount);
+}
+
+std::optional<double> size_of(std::string_view text) {
+    const std::optional<double> bytes = measure_of(text, k_units);
+    return bytes && *bytes >= 1.0 && *bytes <= k_max_bytes ? bytes : std::nullopt;
+}
+
+std::optional<double> time_of(std::string_view text) {
+    const std::optional<double> seconds = measure_of(text, k_time_units);
+    return seconds && *seconds <= k_max_seconds ? seconds : std::nullopt;
 }
 
 std::optional<double> bandwidth_of(std::string_view text) {
@@ -262,6 +274,25 @@ HostFacts parse_host(std::string_view text) {
     if (!memory || !bandwidth)
         fail(Status::invalid, "host '{}' is not of the form MEMORY,BANDWIDTH, as in 768GiB,576GB/s", text);
     return {static_cast<uint64_t>(*memory), *bandwidth, false, {}};
+}
+
+LinkFacts parse_link(std::string_view text) {
+    const auto refuse = [&] {
+        fail(Status::invalid, "link '{}' is not of the form TIME,BANDWIDTH, as in 9us,20GB/s", text);
+    };
+    LinkFacts link;
+    for (const std::string_view part : parts_of(text)) {
+        const std::optional<double> seconds = time_of(part);
+        const std::optional<double> bandwidth = bandwidth_of(part);
+        if (seconds && link.sum_seconds == 0.0) {
+            link.sum_seconds = *seconds;
+        } else if (bandwidth && link.bytes_per_second == 0.0) {
+            link.bytes_per_second = *bandwidth;
+        } else {
+            refuse();
+        }
+    }
+    return link;
 }
 
 }  // namespace minim::placement

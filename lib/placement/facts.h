@@ -24,6 +24,13 @@ struct DeviceFacts {
     double link_bytes_per_second = 0.0;  // between host and device; 0: not known
     bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
     double multiprocessor_hz = 0.0;      // multiprocessors times their clock; 0: not known
+    int32_t compute_capability = 0;      // times 10; 0: not known
+};
+
+// What connects the ranks of a model.
+struct LinkFacts {
+    double sum_seconds = 0.0;       // to add up a row of a few KB on all ranks; 0: not known
+    double bytes_per_second = 0.0;  // of each rank; 0: not known
 };
 
 // How fast the host's kernels multiply one row by weights of a format, in bytes a second of the weights' size in the checkpoint.
@@ -80,6 +87,9 @@ std::vector<DescribedDevice> parse_devices(const std::vector<std::string>& texts
 
 // Parses "768GiB,576GB/s". Throws as parse_device().
 HostFacts parse_host(std::string_view text);
+
+// Parses "9us,20GB/s", or either of the two. A time is a number with ns, us, ms or s. Throws as parse_device().
+LinkFacts parse_link(std::string_view text);
 
 // A device on which a model is opened, and the most memory to take of it, in bytes or as a part of its memory: "cuda:0",
 // "cuda:0=20GiB", "cuda:0=0.9". parse_device_budget() throws as parse_device().

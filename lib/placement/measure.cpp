@@ -148,8 +148,10 @@ void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel lev
     facts.link_bytes_per_second =
         cached_number(format_text("link-{}-{}", facts.name, make), [&] { return measure_link(device); });
     facts.is_measured = true;
-    if (const auto card = find_card(description_of(facts.name, level)))
+    if (const auto card = find_card(description_of(facts.name, level))) {
         facts.multiprocessor_hz = card->multiprocessor_hz;
+        facts.compute_capability = card->compute_capability;
+    }
 }
 
 // A format is measured only if the model has at least this many bytes of it.

@@ -2,6 +2,7 @@
 #include "placement/parallel.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -37,7 +38,7 @@ void check_numbers(const ParallelRequest& request) {
         if (n < 0) fail(Status::invalid, "{} {} is not a number of ranks", what, n);
     };
     check(request.tensor, "tensor parallel");
-    check(request.experts, "expert parallel");
+    if (request.experts != k_all_ranks) check(request.experts, "expert parallel");
     check(request.pipeline, "pipeline parallel");
 }
 
@@ -73,6 +74,12 @@ const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weigh
 
 }  // namespace
 
+ParallelRequest with_devices(ParallelRequest request, int64_t n_devices) noexcept {
+    const int64_t n_stages = std::max<int64_t>(request.pipeline, 1);
+    if (request.tensor == k_all_ranks) request.tensor = std::max<int64_t>(n_devices / n_stages, 1);
+    return request;
+}
+
 ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
                            std::span<const WeightSpec> weights) {
     check_numbers(request);
@@ -80,17 +87,18 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
     plan.tensor = std::max<int64_t>(request.tensor, 1);
     plan.pipeline = std::max<int64_t>(request.pipeline, 1);
     const int64_t n_ranks = plan.tensor > 1 ? plan.tensor : std::max<int64_t>(request.experts, 1);
+    const int64_t n_groups = request.experts == k_all_ranks ? n_ranks : request.experts;
     check_heads(plan.tensor, config, weights);
-    if (request.experts > 0) {
-        if (n_ranks % request.experts != 0)
+    if (n_groups > 0) {
+        if (n_ranks % n_groups != 0)
             fail(Status::invalid, "{} ranks cannot be divided into {} of experts; {} groups are possible",
-                 n_ranks, count_text(request.experts, "group"), divisors_text(n_ranks));
-        plan.expert_parts = n_ranks / request.experts;
+                 n_ranks, count_text(n_groups, "group"), divisors_text(n_ranks));
+        plan.expert_parts = n_ranks / n_groups;
         if (const WeightSpec* const down = indivisible(plan.expert_parts, weights))
             fail(Status::invalid,
                  "down of layer {} is {}, in blocks of {} columns: {} ranks cannot share its {}; whole "
-                 "experts on "
-                 "each rank: --expert-parallel {}",
+                 "experts "
+                 "on each rank: --expert-parallel {}",
                  down->layer, traits(down->format).name, traits(down->format).block_elems, plan.expert_parts,
                  down->cols, n_ranks);
     } else {
@@ -108,10 +116,30 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
     return plan;
 }
 
+runtime::Shard shard_of(const ParallelPlan& plan, int64_t rank, int64_t n_layer) {
+    const int64_t stage = plan.pipeline - 1 - rank / plan.ranks_of_stage();
+    const auto first_layer = [&](int64_t s) { return s * n_layer / plan.pipeline; };
+    runtime::Shard shard;
+    shard.share = {.rank = static_cast<int32_t>(rank % plan.ranks_of_stage()),
+                   .tensor = static_cast<int32_t>(plan.tensor),
+                   .expert_groups = static_cast<int32_t>(plan.expert_groups),
+                   .expert_parts = static_cast<int32_t>(plan.expert_parts)};
+    shard.first_layer = first_layer(stage);
+    shard.n_layer = first_layer(stage + 1) - shard.first_layer;
+    shard.expert_layers.resize(shard.n_layer);
+    std::iota(shard.expert_layers.begin(), shard.expert_layers.end(), shard.first_layer);
+    shard.has_embedding = stage == 0;
+    shard.has_output = stage + 1 == plan.pipeline && (shard.share.shares_heads() || shard.share.rank == 0);
+    return shard;
+}
+
 void check_ranks(const ParallelPlan& plan, int64_t n_processes, int64_t n_devices) {
     if (plan.pipeline != 1 && plan.pipeline != n_processes)
-        fail(Status::invalid, "a pipeline of {} stages needs {} processes, one for each stage; there {} {}",
-             plan.pipeline, plan.pipeline, n_processes == 1 ? "is" : "are", n_processes);
+        fail(Status::invalid, "a pipeline of {} stages needs {} processes, one for each stage; there {} {}{}",
+             plan.pipeline, plan.pipeline, n_processes == 1 ? "is" : "are", n_processes,
+             n_processes == 1 && n_devices > 1
+                 ? "; the devices of one process have layers each without a pipeline"
+                 : "");
     const int64_t n_ranks = n_processes * n_devices;
     if (n_ranks == plan.n_ranks()) return;
     std::string remedy;

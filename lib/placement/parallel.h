@@ -9,19 +9,27 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "model/config.h"
+#include "runtime/placement.h"
 #include "weights/spec.h"
 
 namespace minim::placement {
 
+// Stands for a number of ranks: all of the devices, and of experts a group for each rank.
+inline constexpr int64_t k_all_ranks = -1;
+
 // What a caller asks for; 0: not said.
 struct ParallelRequest {
-    int64_t tensor = 0;
-    int64_t experts = 0;   // groups of experts; with tensor 0 or 1, also the number of ranks
+    int64_t tensor = 0;    // or k_all_ranks
+    int64_t experts = 0;   // groups of experts; with tensor 0 or 1, also the number of ranks; or k_all_ranks
     int64_t pipeline = 0;  // stages, each of one process
+
+    bool is_given() const noexcept { return tensor != 0 || experts != 0 || pipeline != 0; }
 };
+
+// Returns the request with the number of devices of all processes instead of k_all_ranks for `tensor`.
+ParallelRequest with_devices(ParallelRequest request, int64_t n_devices) noexcept;
 
 struct ParallelPlan {
     int64_t tensor = 1;
@@ -39,6 +47,10 @@ struct ParallelPlan {
 // for numbers that do not divide what they must.
 ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
                            std::span<const weights::WeightSpec> weights);
+
+// Returns what a rank has, without its device. Ranks are numbered process by process; the ranks of a pipeline's last stage are those
+// of process 0, so that the process with the sessions has the logits.
+runtime::Shard shard_of(const ParallelPlan& plan, int64_t rank, int64_t n_layer);
 
 // Throws invalid unless the plan's ranks are those of n_processes processes with n_devices devices each.
 void check_ranks(const ParallelPlan& plan, int64_t n_processes, int64_t n_devices);

@@ -2,6 +2,7 @@
 // Plans with sentences, and as JSON.
 #include "placement/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,16 +11,12 @@
 #include "base/format_text.h"
 #include "base/json.h"
 #include "placement/planner.h"
+#include "placement/rank_plan.h"
+#include "placement/sizes_text.h"
 #include "runtime/step_space.h"
 
 namespace minim::placement {
 namespace {
-
-constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
-
-std::string size_text(uint64_t bytes) {
-    return format_text("{:.1f} GiB", static_cast<double>(bytes) / 1073741824.0);
-}
 
 std::string used_text(const Planner& planner, const Plan& plan, int64_t device) {
     const PlannedPlace& place = plan.places[device];
@@ -59,22 +56,6 @@ bool fits_with(const Planner& planner, int64_t n_context, Format k, Format v) {
     return planner.with(std::move(other)).place().fits;
 }
 
-// Returns the largest context that fits; 0: none.
-int64_t largest_context(const Planner& planner) {
-    const Request& request = planner.request();
-    int64_t low = 0;
-    int64_t high = request.n_context / k_context_step;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (fits_with(planner, middle * k_context_step, request.k_format, request.v_format)) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return low * k_context_step;
-}
-
 void explain_refusal(const Planner& planner, Plan& plan) {
     const Machine& machine = planner.machine();
     for (int64_t d = 0; d < machine.host_place(); ++d)
@@ -86,9 +67,11 @@ void explain_refusal(const Planner& planner, Plan& plan) {
         plan.choices.push_back(format_text("host: does not fit: {} wanted, {} there",
                                            size_text(used(plan.host()) + plan.host().work_bytes),
                                            size_text(machine.host.memory_bytes)));
-    if (const int64_t context = largest_context(planner); context > 0)
-        plan.choices.push_back(format_text("a context of {} tokens would fit", context));
     const Request& request = planner.request();
+    const int64_t context = largest_context(request.n_context, [&](int64_t n_context) {
+        return fits_with(planner, n_context, request.k_format, request.v_format);
+    });
+    if (context > 0) plan.choices.push_back(format_text("a context of {} tokens would fit", context));
     const bool is_q8_0 = request.k_format == Format::q8_0 && request.v_format == Format::q8_0;
     if (!is_q8_0 && fits_with(planner, request.n_context, Format::q8_0, Format::q8_0))
         plan.choices.push_back(format_text("a KV cache of Q8_0 would fit {} tokens", request.n_context));
@@ -153,12 +136,8 @@ void check(const Request& request, const Machine& machine) {
             fail(Status::invalid, "a device's share of the layers is {}", share);
 }
 
-}  // namespace
-
-Plan make_plan(Request request, Machine machine, const model::Config& config,
-               std::span<const weights::WeightSpec> weights) {
-    check(request, machine);
-    even_out(machine.devices);
+Plan plan_layers(Request request, const Machine& machine, const model::Config& config,
+                 std::span<const weights::WeightSpec> weights) {
     const Rules rules = read_rules(request, machine, config.n_layer);
     const ModelBytes bytes = model_bytes(config, weights, machine.host);
     choose_kv(request, machine, bytes, rules);
@@ -172,6 +151,72 @@ Plan make_plan(Request request, Machine machine, const model::Config& config,
             format_text("prompts in micro-batches of {} rows (-ub {}): each copies the experts that are not "
                         "on the device there, and its rows share the copies",
                         plan.n_ubatch, plan.n_ubatch));
+    return plan;
+}
+
+// Says how fast the same devices are with layers each, and warns if that is faster.
+void compare_with_layers(const Request& request, const Machine& machine, const model::Config& config,
+                         std::span<const weights::WeightSpec> weights, Plan& plan) {
+    if (machine.devices.empty() || plan.decode_tokens_per_second == 0.0) return;
+    Request other = request;
+    other.parallel = {};
+    other.n_context = plan.n_context;
+    other.n_kv_tokens = plan.n_kv_tokens;
+    other.n_sequences = plan.n_sequences;
+    other.for_engine = false;
+    const Plan layers = plan_layers(other, machine, config, weights);
+    if (!layers.fits) return;
+    const bool is_slower = plan.decode_tokens_per_second < layers.decode_tokens_per_second;
+    plan.choices.push_back(format_text(
+        "{}layers on each device instead of parts of all layers: {:.1f} tokens/s predicted, {} than {:.1f}",
+        is_slower ? "warning: " : "", layers.decode_tokens_per_second, is_slower ? "faster" : "slower",
+        plan.decode_tokens_per_second));
+}
+
+// Returns whether the request leaves it open that like devices share layers.
+bool may_share_layers(const Request& request, const Machine& machine) {
+    const bool says_more = !request.shares.empty() || request.n_device_layers >= 0 || request.overrides ||
+                           request.n_host_experts != 0 || request.caches_host_experts || request.for_engine;
+    if (says_more || machine.devices.size() < 2 || machine.is_open()) return false;
+    const DeviceFacts& first = machine.devices.front();
+    return std::ranges::all_of(machine.devices, [&](const DeviceFacts& device) {
+        return device.memory_bytes == first.memory_bytes && device.bytes_per_second == first.bytes_per_second;
+    });
+}
+
+// Says how fast like devices would be as ranks, if that is faster.
+void advise_ranks(Request request, const Machine& machine, const model::Config& config,
+                  std::span<const weights::WeightSpec> weights, Plan& plan) {
+    const int64_t n_devices = std::ssize(machine.devices);
+    request.parallel = {.tensor = n_devices};
+    request.n_context = plan.n_context;
+    try {
+        const Plan ranks = plan_ranks(request, machine, config, weights);
+        if (!ranks.fits || ranks.decode_tokens_per_second <= plan.decode_tokens_per_second) return;
+        plan.choices.push_back(format_text(
+            "parts of all layers on each device (-tp {}): {:.1f} tokens/s predicted, faster than {:.1f}",
+            n_devices, ranks.decode_tokens_per_second, plan.decode_tokens_per_second));
+    } catch (const Error& error) {
+        if (error.status() != Status::invalid) throw;  // these devices cannot share the model
+    }
+}
+
+}  // namespace
+
+Plan make_plan(Request request, Machine machine, const model::Config& config,
+               std::span<const weights::WeightSpec> weights) {
+    check(request, machine);
+    even_out(machine.devices);
+    request.parallel = with_devices(request.parallel, std::ssize(machine.devices));
+    const bool shares_layers =
+        request.parallel.is_given() && plan_parallel(request.parallel, config, weights).n_ranks() > 1;
+    if (!shares_layers) {
+        Plan plan = plan_layers(request, machine, config, weights);
+        if (may_share_layers(request, machine)) advise_ranks(request, machine, config, weights, plan);
+        return plan;
+    }
+    Plan plan = plan_ranks(request, machine, config, weights);
+    compare_with_layers(request, machine, config, weights, plan);
     return plan;
 }
 
@@ -194,8 +239,12 @@ std::string to_json(const Plan& plan) {
     text += format_text(
         R"("decode_seconds": {{"dense": {:.6g}, "kv_cache": {:.6g}, "device_experts": {:.6g}, "host_experts": {:.6g}, )",
         seconds.dense, seconds.kv_cache, seconds.device_experts, seconds.host_experts);
-    text += format_text(R"("launches": {:.6g}, "hand_over": {:.6g}}}, "choices": [{}], )", seconds.launches,
-                        seconds.hand_over, choices);
+    text += format_text(R"("launches": {:.6g}, "hand_over": {:.6g}, "sums": {:.6g}}}, "choices": [{}], )",
+                        seconds.launches, seconds.hand_over, seconds.sums, choices);
+    text += format_text(
+        R"("parallel": {{"tensor": {}, "expert_groups": {}, "expert_parts": {}, "pipeline": {}}}, )",
+        plan.parallel.tensor, plan.parallel.expert_groups, plan.parallel.expert_parts,
+        plan.parallel.pipeline);
     text += format_text(R"("n_context": {}, "kv_tokens": {}, "n_sequences": {}, "n_ubatch": {}}})",
                         plan.n_context, plan.n_kv_tokens, plan.n_sequences, plan.n_ubatch);
     return text;

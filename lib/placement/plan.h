@@ -11,6 +11,7 @@
 
 #include "model/config.h"
 #include "placement/facts.h"
+#include "placement/parallel.h"
 #include "placement/request.h"
 #include "weights/spec.h"
 
@@ -38,17 +39,21 @@ struct DecodeSeconds {
     double host_experts = 0.0;
     double launches = 0.0;   // of kernels, and jobs of the host's threads
     double hand_over = 0.0;  // between devices, and to the host and back
+    double sums = 0.0;       // of the ranks that share layers
     double overlap = 0.0;  // time in which a device and the host compute experts of a layer at the same time
 
     double total() const noexcept {
-        return dense + kv_cache + device_experts + host_experts + launches + hand_over - overlap;
+        return dense + kv_cache + device_experts + host_experts + launches + hand_over + sums - overlap;
     }
 };
 
 struct Plan {
     bool fits = false;
-    // By place (Machine): the devices in the order of the request, including those that get nothing, then the host.
+    ParallelPlan parallel = {};
+    // By place (Machine): the devices in the order of the request, including those that get nothing, then the host. With several ranks:
+    // the ranks in their order, then the host.
     std::vector<PlannedPlace> places;
+    // Of one rank only:
     std::vector<int64_t> layer_place;   // by layer
     std::vector<int64_t> expert_place;  // of the experts of each layer
     // By layer: the part of its experts that fits into the cache of its device. The host has all experts, and computes the

@@ -434,8 +434,16 @@ void Planner::finish(Plan& plan) const {
 // ---- KV cache ----
 
 int64_t choose_kv(Request& request, const Machine& machine, const ModelBytes& bytes, const Rules& rules) {
+    return choose_kv(request, bytes.config.n_context_train, [&](const Request& other) {
+        const Planner planner(other, machine, bytes, rules);
+        return planner.fit(planner.place());
+    });
+}
+
+int64_t choose_kv(Request& request, int64_t n_context_train,
+                  const std::function<kv::Fit(const Request&)>& fit) {
     if (!std::exchange(request.for_engine, false)) return 0;
-    const int64_t trained = bytes.config.n_context_train;
+    const int64_t trained = n_context_train;
     const kv::EngineWish wish = {
         .n_context = request.n_context,
         .longest = trained > 0 ? trained : kv::k_usual_kv_tokens,
@@ -446,8 +454,7 @@ int64_t choose_kv(Request& request, const Machine& machine, const ModelBytes& by
         Request other = request;
         other.n_context = sizes.n_context;
         other.n_kv_tokens = sizes.n_kv_tokens;
-        const Planner planner(std::move(other), machine, bytes, rules);
-        return planner.fit(planner.place());
+        return fit(other);
     };
     const kv::EngineSizes sizes = kv::choose_sizes(wish, fit_of);
     if (sizes.n_context > 0) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -83,6 +84,9 @@ class Planner {
 // Chooses the KV cache, and the context if it is 0, of a request for an engine, which then asks for them. Returns the longest context
 // that fits if that of the request does not; else 0.
 int64_t choose_kv(Request& request, const Machine& machine, const ModelBytes& bytes, const Rules& rules);
+// The same for sizes of which `fit` says how they fit, as numbers of the request.
+int64_t choose_kv(Request& request, int64_t n_context_train,
+                  const std::function<kv::Fit(const Request&)>& fit);
 
 // Returns the number of layers of each share, in proportion. The counts add up to all layers; a share of 0 gets none.
 // Throws invalid unless the shares are finite, not negative and have a positive sum.

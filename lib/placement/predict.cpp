@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "placement/bytes.h"
 #include "placement/plan.h"
@@ -241,6 +243,168 @@ class Predictor {
 
 }  // namespace
 
+namespace {
+
+// What links of ranks take that nothing is known of: a sum of a few KB on all of them, and PCIe 4.0 or, between hosts, 10 Gbit/s
+// Ethernet.
+constexpr double k_sum_seconds = 20e-6;
+constexpr double k_device_link = 25e9;
+constexpr double k_host_link = 1.25e9;
+
+class RankPredictor {
+  public:
+    RankPredictor(const Machine& machine, std::span<const ModelBytes> ranks, uint64_t kv_bytes,
+                  const LinkFacts& link, const Plan& plan)
+        : machine_(machine),
+          ranks_(ranks),
+          config_(ranks.front().config),
+          plan_(plan),
+          kv_bytes_(static_cast<double>(kv_bytes)),
+          is_on_host_(machine.devices.empty()),
+          link_(completed(link)) {}
+
+    // The ranks of a stage work at once, the stages one after the other.
+    DecodeSeconds decode() const {
+        DecodeSeconds seconds;
+        for (int64_t stage = 0; stage < plan_.parallel.pipeline; ++stage) {
+            DecodeSeconds slowest;
+            for (int64_t i = 0; i < plan_.parallel.ranks_of_stage(); ++i) {
+                const DecodeSeconds one = decode_of(stage * plan_.parallel.ranks_of_stage() + i);
+                if (one.total() > slowest.total()) slowest = one;
+            }
+            seconds.dense += slowest.dense;
+            seconds.kv_cache += slowest.kv_cache;
+            seconds.device_experts += slowest.device_experts;
+            seconds.host_experts += slowest.host_experts;
+            seconds.launches += slowest.launches;
+            seconds.sums += slowest.sums;
+        }
+        const auto n_borders = static_cast<double>(plan_.parallel.pipeline - 1);
+        seconds.hand_over = n_borders * (link_.sum_seconds + row_bytes() / link_.bytes_per_second);
+        return seconds;
+    }
+
+    double prompt_tokens_per_second() const {
+        const double n_rows = static_cast<double>(std::min(plan_.n_ubatch, plan_.n_context));
+        double seconds = 0.0;
+        for (int64_t stage = 0; stage < plan_.parallel.pipeline; ++stage) {
+            double slowest = 0.0;
+            for (int64_t i = 0; i < plan_.parallel.ranks_of_stage(); ++i)
+                slowest =
+                    std::max(slowest, step_seconds(stage * plan_.parallel.ranks_of_stage() + i, n_rows));
+            seconds += slowest;
+        }
+        return n_rows / seconds;
+    }
+
+  private:
+    const DeviceFacts& facts_of(int64_t rank) const { return machine_.devices[rank]; }
+    double row_bytes() const { return static_cast<double>(config_.hidden) * sizeof(float); }
+    double n_used() const { return static_cast<double>(config_.n_expert_used); }
+
+    // All ranks of a sum wait for the slowest link.
+    LinkFacts completed(LinkFacts link) const {
+        if (link.sum_seconds == 0.0) link.sum_seconds = k_sum_seconds;
+        if (link.bytes_per_second > 0.0) return link;
+        link.bytes_per_second = is_on_host_ ? k_host_link : k_device_link;
+        for (const DeviceFacts& device : machine_.devices)
+            if (device.link_bytes_per_second > 0.0)
+                link.bytes_per_second = std::min(link.bytes_per_second, device.link_bytes_per_second);
+        return link;
+    }
+
+    Speed speed_of(int64_t rank) const {
+        if (is_on_host_)
+            return {host_bandwidth(machine_.host), machine_.host.bytes_per_second * k_host_operations};
+        return {device_bandwidth(facts_of(rank)), cycles_per_second(facts_of(rank)) * k_device_operations};
+    }
+
+    // Returns the exchanges of a layer for few rows: squares of q and k, the sum behind attention, that behind the experts.
+    double sums_of_layer() const {
+        if (plan_.parallel.ranks_of_stage() == 1) return 0.0;
+        return plan_.parallel.tensor > 1 ? 3.0 : 1.0;
+    }
+
+    DecodeSeconds decode_of(int64_t rank) const {
+        const ModelBytes& bytes = ranks_[rank];
+        const double n_experts =
+            fullest_group(config_.n_expert, config_.n_expert_used, plan_.parallel.expert_groups);
+        DecodeSeconds seconds;
+        for (const LayerBytes& layer : bytes.layers) {
+            if (layer.dense == 0) continue;  // of another stage
+            const double part = layer.n_experts == 0 ? 0.0 : n_experts / static_cast<double>(layer.n_experts);
+            const double expert_bytes = part * static_cast<double>(layer.experts);
+            seconds.sums += sums_of_layer() * link_.sum_seconds;
+            if (is_on_host_) {
+                seconds.dense += layer.dense_on_host;
+                seconds.kv_cache += kv_bytes_ / host_bandwidth(machine_.host);
+                seconds.host_experts += part * layer.experts_on_host;
+                seconds.launches += k_host_layer_seconds;
+                continue;
+            }
+            const DeviceFacts& device = facts_of(rank);
+            seconds.dense += k_dense_starts * k_start_dense_seconds +
+                             matrix_seconds(device, static_cast<double>(layer.dense), layer.dense_cycles);
+            seconds.kv_cache += kv_bytes_ / (nominal_bandwidth(device) * k_kv_part);
+            seconds.device_experts +=
+                k_start_experts_seconds + matrix_seconds(device, expert_bytes, part * layer.expert_cycles);
+            seconds.launches += k_device_layer_seconds;
+        }
+        if (bytes.head == 0) return seconds;
+        seconds.dense += is_on_host_ ? bytes.head_on_host
+                                     : k_start_dense_seconds + matrix_seconds(facts_of(rank),
+                                                                              static_cast<double>(bytes.head),
+                                                                              bytes.head_cycles);
+        return seconds;
+    }
+
+    // Returns the seconds of a rank for a step of many rows.
+    double step_seconds(int64_t rank, double n_rows) const {
+        const Speed speed = speed_of(rank);
+        const auto q = static_cast<double>(config_.n_head * config_.head_dim);
+        const auto kv = static_cast<double>(config_.n_head_kv * config_.head_dim);
+        const auto hidden = static_cast<double>(config_.hidden);
+        const double dense_operations =
+            2.0 * hidden * (2.0 * q + 2.0 * kv) + 2.0 * q * static_cast<double>(plan_.n_context);
+        const double slots = n_used() / static_cast<double>(plan_.parallel.expert_groups);
+        const double expert_operations = 6.0 * hidden * static_cast<double>(config_.expert_ff) * slots;
+        const double read_part = std::min(1.0, n_rows * n_used() / static_cast<double>(config_.n_expert));
+        double seconds = 0.0;
+        for (const LayerBytes& layer : ranks_[rank].layers) {
+            if (layer.dense == 0) continue;
+            seconds += std::max((static_cast<double>(layer.dense) + kv_bytes_ / 2.0) / speed.bytes_per_second,
+                                n_rows * dense_operations / speed.operations_per_second);
+            seconds += std::max(static_cast<double>(layer.experts) * read_part / speed.bytes_per_second,
+                                n_rows * expert_operations / speed.operations_per_second);
+            seconds +=
+                (is_on_host_ ? k_host_layer_seconds : k_device_layer_seconds) + exchange_seconds(n_rows);
+        }
+        return seconds;
+    }
+
+    // Returns the seconds of a layer's exchanges of many rows. With whole experts on hosts, each slot's output goes to all ranks.
+    double exchange_seconds(double n_rows) const {
+        const auto n_ranks = static_cast<double>(plan_.parallel.ranks_of_stage());
+        if (n_ranks == 1.0) return 0.0;
+        const double part = (n_ranks - 1.0) / n_ranks;
+        const bool shares_slots =
+            is_on_host_ && plan_.parallel.tensor == 1 && plan_.parallel.expert_parts == 1;
+        const double n_sums = plan_.parallel.tensor > 1 ? 2.0 : 1.0;
+        const double rows = n_rows * (shares_slots ? n_used() : 2.0 * n_sums);
+        return n_sums * link_.sum_seconds + rows * row_bytes() * part / link_.bytes_per_second;
+    }
+
+    const Machine& machine_;
+    const std::span<const ModelBytes> ranks_;
+    const model::Config& config_;
+    const Plan& plan_;
+    const double kv_bytes_;
+    const bool is_on_host_;
+    const LinkFacts link_;
+};
+
+}  // namespace
+
 double host_rate(const HostFacts& host, Format format) {
     const auto measured = std::ranges::find(host.rates, format, &FormatRate::format);
     return measured == host.rates.end() ? host_bandwidth(host) : measured->bytes_per_second;
@@ -276,6 +440,40 @@ runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host
 
 void predict(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, Plan& plan) {
     const Predictor predictor(machine, bytes, kv_bytes, plan);
+    plan.decode_seconds = predictor.decode();
+    plan.decode_tokens_per_second = 1.0 / plan.decode_seconds.total();
+    plan.prompt_tokens_per_second = predictor.prompt_tokens_per_second();
+}
+
+// Counts the choices in which no group has more than m experts, for each m: the coefficient of x^n_used in the product over the groups
+// of sum_j<=m C(size, j) x^j.
+double fullest_group(int64_t n_expert, int64_t n_used, int64_t n_groups) {
+    const auto choices = [](int64_t n, int64_t k) {
+        double count = 1.0;
+        for (int64_t i = 0; i < k; ++i) count *= static_cast<double>(n - i) / static_cast<double>(i + 1);
+        return count;
+    };
+    double mean = 0.0;
+    for (int64_t most = 0; most < n_used; ++most) {
+        std::vector<double> ways(n_used + 1, 0.0);
+        ways[0] = 1.0;
+        for (int64_t group = 0; group < n_groups; ++group) {
+            const int64_t size = (n_expert - group + n_groups - 1) / n_groups;
+            std::vector<double> more(n_used + 1, 0.0);
+            for (int64_t k = 0; k <= n_used; ++k)
+                for (int64_t j = 0; j <= std::min({most, size, k}); ++j)
+                    more[k] += ways[k - j] * choices(size, j);
+            ways = std::move(more);
+        }
+        mean +=
+            1.0 - ways[n_used] / choices(n_expert, n_used);  // the chance that a group has more than `most`
+    }
+    return mean;
+}
+
+void predict_ranks(const Machine& machine, std::span<const ModelBytes> ranks, uint64_t kv_bytes,
+                   const LinkFacts& link, Plan& plan) {
+    const RankPredictor predictor(machine, ranks, kv_bytes, link, plan);
     plan.decode_seconds = predictor.decode();
     plan.decode_tokens_per_second = 1.0 / plan.decode_seconds.total();
     plan.prompt_tokens_per_second = predictor.prompt_tokens_per_second();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -19,7 +18,6 @@
 
 namespace minim::placement {
 
-using runtime::RankShare;
 using runtime::Shard;
 
 bool asks_for_ranks(const ParallelRequest& request) noexcept {
@@ -52,26 +50,10 @@ RankDevices rank_devices(const Request& request, const Machine& machine) {
 
 std::vector<Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t process, int64_t n_devices,
                              const RankDevices& devices) {
-    const int64_t stage = plan.pipeline == 1 ? 0 : plan.pipeline - 1 - process;
-    // The first stages have a layer more if the layers cannot be divided evenly.
-    const auto first_layer = [&](int64_t s) {
-        return s * (n_layer / plan.pipeline) + std::min(s, n_layer % plan.pipeline);
-    };
     std::vector<Shard> shards;
     for (int64_t d = 0; d < n_devices; ++d) {
-        const int64_t rank = plan.pipeline == 1 ? process * n_devices + d : d;
-        const RankShare share = {.rank = static_cast<int32_t>(rank),
-                                 .tensor = static_cast<int32_t>(plan.tensor),
-                                 .expert_groups = static_cast<int32_t>(plan.expert_groups),
-                                 .expert_parts = static_cast<int32_t>(plan.expert_parts)};
-        Shard shard = {.backend = devices.empty() ? nullptr : devices[d], .share = share};
-        shard.first_layer = first_layer(stage);
-        shard.n_layer = first_layer(stage + 1) - shard.first_layer;
-        shard.expert_layers.resize(shard.n_layer);
-        std::iota(shard.expert_layers.begin(), shard.expert_layers.end(), shard.first_layer);
-        shard.has_embedding = stage == 0;
-        shard.has_output = stage + 1 == plan.pipeline && (share.shares_heads() || rank == 0);
-        shards.push_back(std::move(shard));
+        shards.push_back(shard_of(plan, process * n_devices + d, n_layer));
+        if (!devices.empty()) shards.back().backend = devices[d];
     }
     return shards;
 }
@@ -202,7 +184,8 @@ model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions&
     return [ranks, opening](const model::Config& config, std::span<const weights::WeightSpec> weights) {
         const ranks::Launch launch = ranks::find_launch();
         const int64_t n_devices = std::ssize(ranks.devices);
-        opening->plan = plan_parallel(ranks.request, config, weights);
+        opening->plan =
+            plan_parallel(with_devices(ranks.request, launch.size * n_devices), config, weights);
         check_ranks(opening->plan, launch.size, n_devices);
         if (launch.size > 1)
             opening->processes = std::make_shared<ranks::Processes>(

@@ -51,9 +51,9 @@ struct Request {
     // checked without a context, and all experts that no rule places then go to the host.
     uint64_t cache_bytes = 0;
     bool caches_host_experts = false;  // experts that rules place on the host may be cached as well
-
     // The devices share the layers instead of having layers each, if this asks for more than one rank.
     ParallelRequest parallel = {};
+    LinkFacts link = {};  // between the ranks; what is not known is assumed
 
     // The rest is for models that are opened (devices.h).
     std::string host = {};          // "cpu" or "reference"; empty: cpu

@@ -293,6 +293,41 @@ class Plan(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["devices"][0]["name"], "cuda:0")
 
 
+class Ranks(unittest.TestCase):
+    """Every program's names for the numbers of ranks."""
+
+    def plan(self, *arguments):
+        done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "2x RTX 3090", "--host", "4GiB,50GB/s", "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["parallel"]
+
+    def test_numbers_of_ranks_by_all_their_names(self):
+        for name in ("-tp", "--tensor-parallel", "--tensor-parallel-size", "--tp-size", "--tp"):
+            self.assertEqual(self.plan(name, 2), {"tensor": 2, "expert_groups": 1, "expert_parts": 2, "pipeline": 1})
+        for mode in ("tensor", "row", "graph"):
+            self.assertEqual(self.plan("-sm", mode)["tensor"], 2)
+        self.assertEqual(self.plan("-sm", "layer")["tensor"], 1)
+        for name in ("-ep", "--expert-parallel", "--expert-parallel-size", "--ep-size", "--ep"):
+            self.assertEqual(self.plan(name, 2), {"tensor": 1, "expert_groups": 2, "expert_parts": 1, "pipeline": 1})
+            self.assertEqual(self.plan("-tp", 2, name, 2)["expert_groups"], 2)
+        self.assertEqual(self.plan("-tp", 2, "--enable-expert-parallel"), {"tensor": 2, "expert_groups": 2, "expert_parts": 1, "pipeline": 1})
+        for name in ("-pp", "--pipeline-parallel", "--pipeline-parallel-size", "--pp-size", "--pp"):
+            self.assertEqual(self.plan(name, 2)["pipeline"], 2)
+
+    def test_what_is_no_number_of_ranks_is_refused(self):
+        for words in (("-tp", 0), ("-tp", "all"), ("-ep", -1), ("-pp", "x"), ("-sm", "attn"), ("-sm", "none"), ("--rank-timeout", 1)):
+            done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "2x RTX 3090", "--host", "4GiB,50GB/s", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertIn(words[0], done.stderr)
+
+    def test_the_plan_shows_each_rank(self):
+        done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "2x RTX 3090", "--host", "4GiB,50GB/s", "-tp", 2, "--link", "9us,20GB/s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for text in ("2 ranks: tensor parallel 2; experts in 1 group, each expert in 2 parts", "rank 1 on cuda:1: 1 KV head of 3 layers, 1/2 of each of 24 experts",
+                     "warning: layers on each device instead of parts of all layers: ", "  sums  "):
+            self.assertIn(text, done.stdout)
+
+
 class Places(unittest.TestCase):
     """The command line counts before the environment, the environment before the file."""
 

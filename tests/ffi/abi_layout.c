@@ -96,6 +96,11 @@ int main(void) {
     FIELD(minim_plan_params, for_engine);
     FIELD(minim_plan_params, n_host_experts);
     FIELD(minim_plan_params, expert_cache_bytes);
+    FIELD(minim_plan_params, tensor_parallel);
+    FIELD(minim_plan_params, expert_parallel);
+    FIELD(minim_plan_params, pipeline_parallel);
+    FIELD(minim_plan_params, reserved);
+    FIELD(minim_plan_params, link);
     STRUCT(minim_model_params);
     FIELD(minim_model_params, size);
     FIELD(minim_model_params, flags);

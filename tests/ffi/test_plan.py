@@ -44,6 +44,50 @@ class Plans(unittest.TestCase):
             minim.plan(Q8_0, devices="RTX 3091", host=HOST, context=64)
         self.assertIn("RTX 3080 Ti, RTX 3090, RTX 3090 Ti", str(raised.exception))
 
+    def test_ranks_share_every_layer(self):
+        def plan(**options):
+            return minim.plan(Q8_0, devices="2x RTX 3090", host=HOST, context=1024, **options)
+
+        layers = plan()
+        self.assertEqual(layers["parallel"], {"tensor": 1, "expert_groups": 1, "expert_parts": 1, "pipeline": 1})
+        self.assertEqual(layers["decode_seconds"]["sums"], 0)
+        whole = minim.plan(Q8_0, devices="RTX 3090", host=HOST, context=1024)["devices"][0]
+        for options in ({"tensor_parallel": 2}, {"tensor_parallel": -1}):
+            ranks = plan(**options, link="9us,20GB/s")
+            self.assertEqual(ranks["parallel"], {"tensor": 2, "expert_groups": 1, "expert_parts": 2, "pipeline": 1})
+            self.assertAlmostEqual(ranks["decode_seconds"]["sums"], 3 * 3 * 9e-6)
+            for rank in ranks["devices"]:
+                self.assertEqual((rank["n_layers"], rank["n_experts"]), (3, 24))
+                self.assertEqual(2 * rank["kv_bytes"], whole["kv_bytes"])
+                self.assertEqual(2 * rank["expert_bytes"], whole["expert_bytes"])
+        for options in ({"expert_parallel": 2}, {"tensor_parallel": 2, "expert_parallel": -1}):
+            ranks = plan(**options)
+            self.assertEqual([rank["n_experts"] for rank in ranks["devices"]], [12, 12])
+            self.assertEqual(ranks["parallel"]["expert_groups"], 2)
+        stages = plan(pipeline_parallel=2)
+        self.assertEqual([rank["n_layers"] for rank in stages["devices"]], [2, 1])
+        hosts = minim.plan(Q8_0, devices=[], host=HOST, context=1024, tensor_parallel=2)
+        self.assertEqual([rank["name"] for rank in hosts["devices"]], ["cpu", "cpu"])
+
+    def test_ranks_that_are_not_possible_are_refused(self):
+        for options, says in (
+            ({"tensor_parallel": 3}, "2 KV heads cannot be divided among 3 ranks; 1 and 2 ranks can share them"),
+            ({"expert_parallel": 16}, "8 experts cannot be given to 16 ranks"),
+            ({"expert_parallel": 4}, "expert parallel 4 means 4 ranks, one on each device; 2 devices are named"),
+            ({"tensor_parallel": 2, "split": [1, 2]}, "a share of 2 of the layers beside 1 is not possible with tensor parallel 2"),
+            ({"tensor_parallel": 2, "host_experts": True}, "keeping experts on the host is not possible with tensor parallel 2"),
+            ({"tensor_parallel": 2, "overrides": "exps=CPU"}, "the rule 'exps=CPU' is not possible with tensor parallel 2"),
+            ({"tensor_parallel": 2, "expert_cache": 1 << 30}, "a cache of experts is not possible with tensor parallel 2"),
+            ({"tensor_parallel": -2}, "tensor parallel -2 is not a number of ranks"),
+            ({"tensor_parallel": 2, "link": "9"}, "link '9' is not of the form TIME,BANDWIDTH"),
+        ):
+            with self.subTest(options), self.assertRaises(abi.Error) as raised:
+                minim.plan(Q8_0, devices="2x RTX 3090", host=HOST, context=1024, **options)
+            self.assertIn(says, str(raised.exception))
+        with self.assertRaises(abi.Error) as raised:
+            minim.plan(Q8_0, devices=["RTX 3090", "RTX 4090"], host=HOST, context=1024, tensor_parallel=2)
+        self.assertIn("cuda:1 of compute capability 8.9 beside cuda:0 of 8.6", str(raised.exception))
+
     def test_placement_as_a_model_is_opened(self):
         def plan(**options):
             return minim.plan(Q8_0, devices=GPU, host=HOST, context=1024, **options)

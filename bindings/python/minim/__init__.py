@@ -355,6 +355,10 @@ def plan(
     host_experts=0,
     expert_cache=0,
     engine=False,
+    tensor_parallel=0,
+    expert_parallel=0,
+    pipeline_parallel=0,
+    link=None,
 ):
     """Predicts where the weights of a checkpoint go and how fast it runs. Returns a dict; minim.h (minim_plan_make) has its keys.
     Reads only headers. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s" or "4x RTX 3090", of devices that need not exist;
@@ -362,6 +366,8 @@ def plan(
     `parallel` sequences. `kv`: a format of the KV cache, or a pair, for K and for V. `overrides`: such as "exps=CPU". `split`: each
     device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses. `device_layers`, `host_experts`, `expert_cache`: as of Model.
     `engine`: the sequences are the requests of an Engine and share a KV cache, whose size is chosen; with context 0 the context too.
+    `tensor_parallel`, `expert_parallel`, `pipeline_parallel`: ranks that share every layer, groups of them with whole experts, and stages;
+    -1 for one on each device. `link`: between the ranks, such as "9us,20GB/s".
     """
     k_format, v_format = _kv_pair(kv)
     texts = [text for text in ([devices] if isinstance(devices, str) else devices or ()) if text.strip()]
@@ -384,6 +390,10 @@ def plan(
         for_engine=int(engine),
         n_host_experts=_ALL_LAYERS if host_experts is True else host_experts,
         expert_cache_bytes=expert_cache,
+        tensor_parallel=_int32(tensor_parallel),
+        expert_parallel=_int32(expert_parallel),
+        pipeline_parallel=_int32(pipeline_parallel),
+        link=None if link is None else _zero_terminated(link, "the link"),
     )
     text = c.c_void_p()
     with _Runtime(threads=threads) as runtime:

@@ -112,6 +112,20 @@ TEST_CASE("a text that describes no device is quoted") {
     }
 }
 
+TEST_CASE("a link is a time and a bandwidth") {
+    const LinkFacts link = parse_link("9us, 20GB/s");
+    CHECK(link.sum_seconds == Approx(9e-6));
+    CHECK(link.bytes_per_second == 20e9);
+    CHECK(parse_link("20GB/s,0.5ms").sum_seconds == Approx(5e-4));
+    CHECK(parse_link("20us").bytes_per_second == 0.0);
+    CHECK(parse_link("25GB/s").sum_seconds == 0.0);
+    for (const char* text :
+         {"", "9", "9us,", "9us,9us", "1GB/s,2GB/s", "9us,20GB", "-9us", "2s", "9us,20GB/s,1us", "nan us"}) {
+        INFO(text);
+        expect_error(Status::invalid, "link '" + std::string(text) + "'", [&] { parse_link(text); });
+    }
+}
+
 TEST_CASE("cards have their figures, with and without a name and a count") {
     const auto names = [](const std::vector<std::string>& texts) {
         std::string all;

@@ -90,6 +90,12 @@ TEST_CASE("the caller may choose the groups of experts") {
     CHECK(plan_of({.experts = 3}, minimax(), Format::iq2_s) == ParallelPlan{1, 3, 1, 1});
     CHECK(plan_of({.tensor = 4, .pipeline = 2}, minimax(), Format::bf16).n_ranks() == 8);
     CHECK(plan_of({}, minimax(), Format::iq2_s) == ParallelPlan{});
+    CHECK(plan_of({.tensor = 8, .experts = k_all_ranks}, minimax(), Format::bf16) ==
+          ParallelPlan{8, 8, 1, 1});
+    CHECK(plan_of({.experts = k_all_ranks}, minimax(), Format::bf16) == ParallelPlan{});
+    CHECK(with_devices({.tensor = k_all_ranks, .pipeline = 2}, 8).tensor == 4);
+    CHECK(with_devices({.tensor = k_all_ranks}, 0).tensor == 1);
+    CHECK(with_devices({.tensor = 2}, 8).tensor == 2);
 }
 
 TEST_CASE("what the ranks cannot share is refused with what they can") {
@@ -130,4 +136,5 @@ TEST_CASE("ranks are those of the processes and their devices") {
     refusal("2 processes with 1 device each are 2 ranks, not 3", {1, 3, 1, 1}, 2, 1);
     refusal("3 processes with 2 devices each are 6 ranks, not 4", {4, 1, 4, 1}, 3, 2);
     refusal("a pipeline of 3 stages needs 3 processes, one for each stage; there are 2", {1, 1, 1, 3}, 2, 1);
+    refusal("there is 1; the devices of one process have layers each without a pipeline", {1, 1, 1, 3}, 1, 3);
 }

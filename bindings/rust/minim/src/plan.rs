@@ -20,6 +20,7 @@ pub struct PlanOptions {
     devices: Option<Vec<String>>,
     host: Option<String>,
     overrides: Option<String>,
+    link: Option<String>,
     split: Vec<f64>,
 }
 
@@ -77,6 +78,21 @@ impl PlanOptions {
         self.split = shares.to_vec();
         self
     }
+
+    /// Sets the ranks that share every layer, the groups of them that have whole experts of their own, and the stages of layers. 0: not
+    /// said; -1, not of stages: one on each device.
+    pub fn parallel(mut self, tensor: i32, experts: i32, pipeline: i32) -> Self {
+        self.params.tensor_parallel = tensor;
+        self.params.expert_parallel = experts;
+        self.params.pipeline_parallel = pipeline;
+        self
+    }
+
+    /// Sets what connects the ranks, "9us,20GB/s": the time to add up a few KB on all of them, and the bandwidth of each.
+    pub fn link(mut self, link: &str) -> Self {
+        self.link = Some(link.into());
+        self
+    }
 }
 
 /// Plans where the weights of a checkpoint go, how much memory they use, and how fast that will be. Returns the JSON object that minim.h
@@ -89,7 +105,9 @@ pub fn plan(runtime: &Runtime, path: impl AsRef<Path>, options: &PlanOptions) ->
     pointers.push(ptr::null()); // gives an address without devices, too
     let host = options.host.as_deref().map(|host| c_text(host, "the host")).transpose()?;
     let overrides = options.overrides.as_deref().map(|rules| c_text(rules, "the overrides")).transpose()?;
+    let link = options.link.as_deref().map(|link| c_text(link, "the link")).transpose()?;
     let mut params = options.params;
+    params.link = pointer_or_null(&link);
     if options.devices.is_some() {
         params.devices = pointers.as_ptr();
         params.n_devices = devices.len();
