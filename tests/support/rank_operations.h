@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -222,8 +223,9 @@ struct ExpertRows {
     }
 };
 
-// Returns the weights of the experts for which has() is true, as a rank of that device has them. The others have no
-// address, on a host device, or an address that must not be read, beside that of gate. `is_on_device` belongs to the result.
+// Returns the weights of the experts for which has() is true, as a rank on that device has them. The others have no
+// addresses on a host device. In a device's table only that of gate is null: the other two must not be read.
+// `is_on_device` belongs to the result.
 template <typename Has>
 backend::ExpertWeights experts_of_rank(RankDevice& on, const backend::ExpertWeights& all, const Has& has,
                                        std::vector<uint8_t>& is_on_device) {
@@ -241,7 +243,7 @@ backend::ExpertWeights experts_of_rank(RankDevice& on, const backend::ExpertWeig
     std::vector<backend::ExpertPlace> places = backend::places_of(own);
     for (backend::ExpertPlace& place : places) {
         if (place.gate != nullptr) continue;
-        place.up = place.down = reinterpret_cast<const std::byte*>(uintptr_t{16});
+        place.up = place.down = std::bit_cast<const std::byte*>(uintptr_t{16});
         place.gate_scale = place.up_scale = place.down_scale = NAN;
     }
     own.places = on.put(places);
