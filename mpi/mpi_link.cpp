@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/mpi_link.h"
 
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <mpi.h>
 
 #include <atomic>
@@ -49,6 +52,25 @@ int count_of(size_t n_bytes) {
     return static_cast<int>(n_bytes);
 }
 
+using HelpFunction = int (*)(const char* file, const char* topic, int has_header, ...);
+
+int say_nothing(const char*, const char*, int, ...) {
+    return 0;
+}
+
+// Open MPI 4 tells mpirun of a broken connection, and waits for its answer, which does not come while mpirun ends the other processes:
+// a rank would stay in MPI until it is killed. Let it say nothing.
+void silence_help() {
+    void* const help = ::dlsym(RTLD_DEFAULT, "opal_show_help");
+    if (help == nullptr) return;
+    Dl_info library = {};
+    void* entry = nullptr;
+    if (::dladdr1(help, &library, &entry, RTLD_DL_SYMENT) == 0 || entry == nullptr) return;
+    // A pointer to a function in version 4, a function in others.
+    if (ELF64_ST_TYPE(static_cast<const ElfW(Sym)*>(entry)->st_info) != STT_OBJECT) return;
+    *static_cast<HelpFunction*>(help) = say_nothing;
+}
+
 void finalise_at_exit() {
     int is_finalised = 0;
     ::MPI_Finalized(&is_finalised);
@@ -66,6 +88,7 @@ void initialise() {
         check(::MPI_Query_thread(&level), "MPI_Query_thread");
     } else {
         check(::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
+        silence_help();
         if (std::atexit(finalise_at_exit) != 0) fail(Status::out_of_memory, "no room for a call at exit");
     }
     if (level < MPI_THREAD_MULTIPLE)

@@ -16,13 +16,13 @@ preset="${1:-release}"
 [ "$preset" != full ] || preset=clang
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
-    libhwloc-dev libcli11-dev libboost-dev catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
+    libhwloc-dev libcli11-dev libboost-dev libopenmpi-dev openmpi-bin catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
 cd "$root"
 # The packages are for the system's Python, which need not be the first on PATH. One generation of GPUs is enough for the tests.
 python=$(PATH="/usr/bin:$PATH" command -v python3)
 # Sanitized copies of three test programs, and emulated GPU kernels of all formats, if the change touches what they test.
 full=OFF
-if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/layouts lib/runtime lib/weights \
+if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/layouts lib/ranks lib/runtime lib/weights \
     lib/placement lib/engine lib/format lib/panel cuda tests/sim tests/gpu tests/sanitized; then
     full=ON
 fi

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/follower.h"
 
-#include <chrono>
 #include <functional>
-#include <thread>
 #include <variant>
 
 #include "base/error.h"
 
 namespace minim::ranks {
 namespace {
-
-// A launcher ends all processes when the first of them ends with an error. That should be the leader, which has the requests and says
-// what has happened.
-constexpr std::chrono::milliseconds k_lead{500};
 
 class Follower {
   public:
@@ -84,7 +78,6 @@ void follow(Processes& processes, FollowerCalls& calls) {
     } catch (...) {
         const Error error = current_error();
         processes.abandon(error);
-        if (processes.lost() != 0) std::this_thread::sleep_for(k_lead);
         throw Error(error);
     }
     processes.leave();

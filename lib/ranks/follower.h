@@ -34,7 +34,7 @@ class FollowerCalls {
 };
 
 // Follows the leader, process 0, until it stops; this process may leave then. Throws the error that has ended the work: of a rank
-// of any process, which the other processes get too, or peer_lost. It throws a moment later than the leader's calls do.
+// of any process, which the other processes get too, or peer_lost.
 void follow(Processes& processes, FollowerCalls& calls);
 
 }  // namespace minim::ranks

@@ -140,6 +140,7 @@ std::vector<Hello> exchange(Processes& processes, const Hello& own, const Logger
         // If two processes differ, every process differs from one of them. None ends before all have read the others' greetings.
         meet(processes);
         processes.leave();
+        processes.let_leader_go_first();
         fail(Status::invalid, "{}", *difference);
     }
     warn_of_few_cores(processes, own, log);

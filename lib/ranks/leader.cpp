@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/leader.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +10,12 @@
 #include "runtime/forward_pass.h"
 
 namespace minim::ranks {
+namespace {
+
+// All that is asked of every process allocates memory; the pages of a large KV cache are cleared for a while.
+constexpr std::chrono::milliseconds k_allocation_limit{60'000};
+
+}  // namespace
 
 Leader::Leader(Processes& processes)
     : processes_(processes), n_sent_(processes.size(), 0), n_answers_(processes.size(), 0) {}
@@ -39,8 +46,8 @@ void Leader::tell_all(const Message& message) noexcept {
     }
 }
 
-AnswerMessage Leader::answer_of(int32_t process) {
-    const std::vector<std::byte> bytes = processes_.receive(process, processes_.timeout());
+AnswerMessage Leader::answer_of(int32_t process, std::chrono::milliseconds limit) {
+    const std::vector<std::byte> bytes = processes_.receive(process, limit);
     Message message = parse_message(bytes, n_answers_[process]++);
     auto* const answer = std::get_if<AnswerMessage>(&message);
     if (answer == nullptr) fail_internal("{} has sent no answer", processes_.name(process));
@@ -55,10 +62,11 @@ void Leader::throw_refusal(int32_t process, const AnswerMessage& answer) const {
 void Leader::ask_all(const Message& request, const Message& undo) {
     const std::lock_guard asking(ask_mutex_);
     send_to_all(request);
+    const std::chrono::milliseconds limit = std::max(processes_.timeout(), k_allocation_limit);
     std::vector<AnswerMessage> answers(processes_.size());
     int32_t refusing = 0;
     for (int32_t p = processes_.size() - 1; p > 0; --p) {
-        answers[p] = answer_of(p);
+        answers[p] = answer_of(p, limit);
         if (answers[p].status != Status::ok) refusing = p;
     }
     if (refusing == 0) return;
@@ -139,7 +147,7 @@ std::vector<std::byte> Leader::read(uint32_t pool, backend::KvPage page, int32_t
         const std::lock_guard lock(send_mutex_);
         send(process, ReadPageMessage{pool, page});
     }
-    AnswerMessage answer = answer_of(process);
+    AnswerMessage answer = answer_of(process, processes_.timeout());
     if (answer.status != Status::ok) throw_refusal(process, answer);
     return std::move(answer.bytes);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -43,7 +44,7 @@ class Leader final : public runtime::RemoteRanks, public kv::RemotePages {
     void send(int32_t process, const Message& message);
     void send_to_all(const Message& message);
     void tell_all(const Message& message) noexcept;
-    AnswerMessage answer_of(int32_t process);
+    AnswerMessage answer_of(int32_t process, std::chrono::milliseconds limit);
     void ask_all(const Message& request, const Message& undo);
     [[noreturn]] void throw_refusal(int32_t process, const AnswerMessage& answer) const;
 

@@ -102,6 +102,7 @@ Processes::~Processes() {
     is_stopping_ = true;
     ended_.wake();
     watcher_.join();
+    if (error_ && lost_ != 0) let_leader_go_first();
 }
 
 void Processes::exchange_identities() {
@@ -150,7 +151,7 @@ void Processes::send(int32_t to, std::span<const std::byte> message) {
 
 void Processes::post(int32_t to, int32_t tag, std::vector<std::byte> bytes) {
     const std::lock_guard lock(send_mutex_);
-    Outgoing& outgoing = outgoing_.emplace_back(std::move(bytes), Transfer{});
+    Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.bytes = std::move(bytes), .transfer = {}});
     try {
         outgoing.transfer = link_->send(to, tag, outgoing.bytes);
     } catch (...) {
@@ -292,6 +293,10 @@ void Processes::leave() noexcept {
     } catch (...) {
         link_->give_up();
     }
+}
+
+void Processes::let_leader_go_first() const {
+    if (process_ != 0) std::this_thread::sleep_for(options_.lead);
 }
 
 // ---- the watching thread ----

@@ -29,8 +29,11 @@ namespace minim::ranks {
 
 struct ProcessOptions {
     int32_t n_devices = 1;  // ranks of each process, the same number in all of them
-    std::chrono::milliseconds timeout{
-        30'000};  // how long a process that others wait for in a step may be silent
+    // How long a process that others wait for in a step may be silent.
+    std::chrono::milliseconds timeout{30'000};
+    // How much later than process 0 another process ends after an error. A launcher ends all processes when the first of them ends
+    // with one. That should be the one that has the requests, after it has said what has happened.
+    std::chrono::milliseconds lead{500};
 };
 
 // Any thread.
@@ -40,7 +43,8 @@ class Processes {
 
     // Waits for all processes to do the same. Throws peer_lost, and what reading their messages throws.
     Processes(std::unique_ptr<Link> link, const ProcessOptions& options);
-    // Tells the others that this process has closed the model, which ends their waits with an error, unless leave() was called.
+    // Tells the others that this process has closed the model, which ends their waits with an error, unless leave() was called. After
+    // an error it returns after the lead of process 0.
     ~Processes();
     Processes(const Processes&) = delete;
     Processes& operator=(const Processes&) = delete;
@@ -75,6 +79,9 @@ class Processes {
     // The last call before the end: the work is done, and this process may end without a loss for the others.
     void leave() noexcept;
 
+    // Gives process 0 its lead, in every other process.
+    void let_leader_go_first() const;
+
     // For transports: the link, that a message of a process has arrived, and the time limit of a wait for one that began at `since`;
     // it throws peer_lost, naming the process, after ending all waits.
     Link& link() noexcept { return *link_; }
@@ -108,7 +115,7 @@ class Processes {
     std::deque<Outgoing> outgoing_;
     uint64_t n_outgoing_bytes_ = 0;
 
-    mutable std::mutex error_mutex_;  // guards these three
+    mutable std::mutex error_mutex_;  // guards these
     std::optional<Error> error_;
     int32_t lost_ = -1;
     std::vector<std::vector<std::byte>> unfinished_;  // buffers of receives that an error has ended

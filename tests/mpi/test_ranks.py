@@ -179,24 +179,27 @@ class Losses(Case):
 
     def test_a_process_that_is_killed(self):
         for kind in ("busy", "idle"):
-            for number in (signal.SIGKILL, signal.SIGSEGV):
-                for victim in (0, 1, 2):
-                    with self.subTest(kind=kind, number=number, victim=victim):
-                        self.assertLess(max(self.lose(kind, victim, number)), 1)
-
-    def test_a_process_that_is_killed_behind_sockets(self):
-        for kind in ("busy", "idle"):
             for victim in (0, 1, 2):
                 with self.subTest(kind=kind, victim=victim):
-                    self.assertLess(max(self.lose(kind, victim, signal.SIGKILL, mpirun=("--mca", "btl", "self,tcp"))), 1)
+                    self.assertLess(max(self.lose(kind, victim, signal.SIGKILL)), 1)
+
+    def test_a_process_that_crashes(self):
+        for kind, victim in (("busy", 1), ("idle", 0)):
+            with self.subTest(kind=kind, victim=victim):
+                self.assertLess(max(self.lose(kind, victim, signal.SIGSEGV)), 1)
+
+    def test_a_process_that_is_killed_behind_sockets(self):
+        for kind, victim in (("busy", 0), ("busy", 1), ("idle", 2)):
+            with self.subTest(kind=kind, victim=victim):
+                self.assertLess(max(self.lose(kind, victim, signal.SIGKILL, mpirun=("--mca", "btl", "self,tcp"))), 1)
 
     def test_the_leader_speaks_first(self):
         """mpirun ends all processes when the first of them ends with an error."""
-        run = Run(3, "steps", "busy")
-        run.wait_for("ready")
-        os.kill(run.pids()[2], signal.SIGKILL)
-        self.assertNotIn(run.end(), (0, None), run.errors)
-        self.assertIn("has ended", run.messages()[0][1])
+        for arguments, said in ((("fails", 1), "rank 1 .* what rank 1 wants"), (("hello", 1), "rank 1 .* has opened another model")):
+            with self.subTest(arguments=arguments):
+                run = Run(3, *arguments)
+                self.assertNotIn(run.end(), (0, None), run.errors)
+                self.assertRegex(run.messages()[0][1], said)
 
     def test_a_process_that_stands_still(self):
         for victim in (0, 1, 2):

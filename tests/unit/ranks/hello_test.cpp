@@ -49,7 +49,7 @@ std::vector<SumTime> run_self_test(Processes& processes, milliseconds limit) {
 }  // namespace
 
 TEST_CASE("equal processes get the greetings of all") {
-    expect_no_errors(run_processes(3, {}, [](Processes& processes) {
+    expect_no_errors(run_processes(3, k_options, [](Processes& processes) {
         Hello own = some_hello();
         own.device_names = "cpu of " + std::to_string(processes.process());
         const Lines lines;
@@ -79,7 +79,7 @@ TEST_CASE("every difference of a process fails in all processes, with both value
     };
     for (const Case& difference : cases)
         for (const int32_t differing : {0, 1, 2}) {
-            const auto errors = run_processes(3, {}, [&](Processes& processes) {
+            const auto errors = run_processes(3, k_options, [&](Processes& processes) {
                 Hello own = some_hello();
                 if (processes.process() == differing) own.*difference.member = "another";
                 exchange(processes, own, Logger());
@@ -100,7 +100,7 @@ TEST_CASE("every difference of a process fails in all processes, with both value
 }
 
 TEST_CASE("a process that is bound to fewer cores than its share warns") {
-    expect_no_errors(run_processes(2, {}, [](Processes& processes) {
+    expect_no_errors(run_processes(2, k_options, [](Processes& processes) {
         Hello own = some_hello();
         own.n_possible_cores = 16;
         own.n_cores = processes.process() == 0 ? 8 : 1;
@@ -121,7 +121,7 @@ TEST_CASE("a process knows its cores") {
 
 TEST_CASE("processes meet") {
     std::atomic<int> n_arrived = 0;
-    expect_no_errors(run_processes(3, {}, [&](Processes& processes) {
+    expect_no_errors(run_processes(3, k_options, [&](Processes& processes) {
         ++n_arrived;
         meet(processes);
         require_here(n_arrived == 3, "all have arrived");
@@ -129,7 +129,7 @@ TEST_CASE("processes meet") {
 }
 
 TEST_CASE("the self-test sums numbers of three sizes, and tells the times") {
-    expect_no_errors(run_processes(3, {}, [](Processes& processes) {
+    expect_no_errors(run_processes(3, k_options, [](Processes& processes) {
         const std::vector<SumTime> times = run_self_test(processes, k_self_test_limit);
         require_here(times.size() == 3, "there are three times");
         require_here(times[0].n_bytes == 8 && times[1].n_bytes == 12'288 && times[2].n_bytes == 1'048'576,
@@ -140,7 +140,7 @@ TEST_CASE("the self-test sums numbers of three sizes, and tells the times") {
 
 TEST_CASE("a self-test whose messages are altered fails with what may help") {
     const auto errors =
-        run_processes(2, {}, [](Processes& processes) { run_self_test(processes, k_self_test_limit); },
+        run_processes(2, k_options, [](Processes& processes) { run_self_test(processes, k_self_test_limit); },
                       {.tag = rank_tag(0, 0), .flips = std::byte(1)});
     expect_errors(errors, Status::internal, "NCCL_P2P_DISABLE=1");
     expect_errors(errors, Status::internal, "of a sum of 2 is");
@@ -149,7 +149,7 @@ TEST_CASE("a self-test whose messages are altered fails with what may help") {
 TEST_CASE("a self-test whose messages are lost ends within its limit, with what may help") {
     const auto start = std::chrono::steady_clock::now();
     const auto errors =
-        run_processes(2, {}, [](Processes& processes) { run_self_test(processes, milliseconds(300)); },
+        run_processes(2, k_options, [](Processes& processes) { run_self_test(processes, milliseconds(300)); },
                       {.tag = rank_tag(0, 0), .drops = true});
     CHECK(std::chrono::steady_clock::now() - start < milliseconds(5'000));
     expect_errors(errors, Status::peer_lost, "NCCL_SOCKET_IFNAME");

@@ -88,7 +88,7 @@ struct TestSequence {
 template <typename Lead>
 std::vector<std::optional<Error>> run_leader(std::vector<NotedCalls>& followers, const Lead& lead) {
     const auto n = static_cast<int32_t>(followers.size()) + 1;
-    return run_processes(n, {}, [&](Processes& processes) {
+    return run_processes(n, k_options, [&](Processes& processes) {
         if (processes.process() > 0) {
             follow(processes, followers[processes.process() - 1]);
             return;
@@ -261,7 +261,7 @@ TEST_CASE("more bytes than may be under way are sent after one another") {
 
 TEST_CASE("a message that was altered on its way ends the work with its rank's name") {
     std::vector<NotedCalls> followers(1);
-    const auto errors = run_processes(2, {}, [&](Processes& processes) {
+    const auto errors = run_processes(2, k_options, [&](Processes& processes) {
         if (processes.process() == 1) follow(processes, followers[0]);
         processes.send(1, Bytes(100));
         processes.receive(1);

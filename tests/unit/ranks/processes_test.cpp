@@ -100,7 +100,7 @@ class Sleeper {
 
 TEST_CASE("control messages arrive in their order, whatever their size") {
     for (const int32_t n : {1, 2, 3}) {
-        expect_no_errors(run_processes(n, {}, [&](Processes& processes) {
+        expect_no_errors(run_processes(n, k_options, [&](Processes& processes) {
             const int32_t own = processes.process();
             for (int i = 0; i < 50; ++i)
                 for (int32_t p = 0; p < n; ++p)
@@ -121,8 +121,8 @@ TEST_CASE("ranks of several processes and devices sum in rank order") {
     constexpr int64_t k_counts[] = {1, 37, 5000, 131'075};
     for (const auto& [n, n_devices] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{2, 2}, std::pair{2, 3}}) {
         std::atomic<int> n_wrong = 0;
-        expect_no_errors(
-            run_processes(n, {.n_devices = n_devices}, [&, size = n * n_devices](Processes& processes) {
+        expect_no_errors(run_processes(
+            n, {.n_devices = n_devices, .lead = {}}, [&, size = n * n_devices](Processes& processes) {
                 run_local_ranks(processes, [&](runtime::HostGroup& group, backend::Scratch& scratch) {
                     if (group.size() != size) fail_internal("{} ranks, not {}", group.size(), size);
                     for (const int64_t count : k_counts) {
@@ -143,7 +143,7 @@ TEST_CASE("ranks of several processes and devices sum in rank order") {
 
 TEST_CASE("the error of a rank ends the waits of all processes, with the rank's name") {
     for (const int32_t failing : {0, 1, 3, 5}) {
-        const auto errors = run_processes(3, {.n_devices = 2}, [&](Processes& processes) {
+        const auto errors = run_processes(3, {.n_devices = 2, .lead = {}}, [&](Processes& processes) {
             run_local_ranks(processes, [&](runtime::HostGroup& group, backend::Scratch& scratch) {
                 std::vector<float> data(50'000, 1.0F);
                 for (int i = 0; i < 20; ++i) {
@@ -163,7 +163,7 @@ TEST_CASE("the error of a rank ends the waits of all processes, with the rank's 
 }
 
 TEST_CASE("an abandoned process fails at once at every later call, also while it waits for messages") {
-    const auto errors = run_processes(3, {}, [](Processes& processes) {
+    const auto errors = run_processes(3, k_options, [](Processes& processes) {
         if (processes.process() == 1) fail(Status::device_lost, "cuda:0: lost");
         const auto error = error_of([&] { processes.receive(1); });
         require_here(error.has_value(), "a wait ends");
@@ -188,8 +188,8 @@ TEST_CASE("an abandoned process fails at once at every later call, also while it
 TEST_CASE("a process that closes the model without leaving ends the others' waits") {
     auto links = connect_processes(2);
     std::optional<Error> error;
-    std::thread other([&] { const Processes processes(std::move(links[1]), {}); });
-    Processes processes(std::move(links[0]), {});
+    std::thread other([&] { const Processes processes(std::move(links[1]), k_options); });
+    Processes processes(std::move(links[0]), k_options);
     error = error_of([&] { processes.receive(1); });
     other.join();
     REQUIRE(error);
@@ -199,7 +199,7 @@ TEST_CASE("a process that closes the model without leaving ends the others' wait
 
 TEST_CASE("a rank that does not answer within the limit is lost, by name") {
     constexpr milliseconds k_limit{200};
-    const auto errors = run_processes(3, {.timeout = k_limit}, [&](Processes& processes) {
+    const auto errors = run_processes(3, {.timeout = k_limit, .lead = {}}, [&](Processes& processes) {
         if (processes.process() == 2) {
             // Stands still, until the others have given up.
             while (!error_of([&] { processes.require(); })) std::this_thread::sleep_for(milliseconds(5));
@@ -221,7 +221,7 @@ TEST_CASE("a rank that does not answer within the limit is lost, by name") {
 }
 
 TEST_CASE("a message of another size than the receiver's is an error on both sides") {
-    const auto errors = run_processes(2, {}, [](Processes& processes) {
+    const auto errors = run_processes(2, k_options, [](Processes& processes) {
         const auto end = processes.connect(0);
         Bytes bytes(processes.process() == 0 ? 10'000 : 10'001);
         const int32_t peer = 1 - processes.process();

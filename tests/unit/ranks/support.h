@@ -14,6 +14,9 @@
 
 namespace minim::test {
 
+// Processes that end at once after an error.
+inline constexpr ranks::ProcessOptions k_options = {.lead = {}};
+
 // Runs a function in each process. Returns what each has thrown, or nothing. A process that throws abandons the others, as a rank
 // of a model does.
 std::vector<std::optional<Error>> run_processes(int32_t n, const ranks::ProcessOptions& options,
