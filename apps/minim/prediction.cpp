@@ -32,7 +32,8 @@ std::string first_layers_rule(int64_t n_layers) {
 // Returns the options of the plan for the model's placement; none if a plan cannot describe it.
 std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Options& options) {
     const bool caches_by_size = options.expert_cache != 0 && options.expert_cache != MINIM_EXPERT_CACHE_ROOM;
-    if (options.backend != "cpu" || caches_by_size) return std::nullopt;
+    // Of ranks in other processes, the devices are not known here.
+    if (options.backend != "cpu" || caches_by_size || options.parallel.is_given()) return std::nullopt;
     minim::PlanOptions plan;
     plan.devices.emplace();
     bool host_has_layers = false;

@@ -29,6 +29,7 @@ constexpr Word k_formats[] = {{"auto", MINIM_KV_AUTO},   {"f16", MINIM_KV_F16}, 
                               {"float16", MINIM_KV_F16}, {"half", MINIM_KV_F16},  {"bfloat16", MINIM_KV_BF16},
                               {"float32", MINIM_KV_F32}};
 constexpr int64_t k_max_ranks = 1024;
+constexpr Word k_all_of_ranks[] = {{"all", MINIM_ALL_RANKS}};
 constexpr int64_t k_mapped = 1;
 constexpr int64_t k_owned = 2;
 constexpr int64_t k_locked = 4;
@@ -160,13 +161,19 @@ constexpr Row k_model_rows[] = {
      k_open | k_plan, "1",
      "N ranks share every layer, each on a device: parts of the heads, of the KV cache and of the experts",
      set_parallel<&Parallel::tensor>},
-    {"-ep --expert-parallel --expert-parallel-size --ep-size --ep", "", integer("N", 1, k_max_ranks),
+    {"-ep --expert-parallel --expert-parallel-size --ep-size --ep", "",
+     Type{.kind = Kind::integer,
+          .value = "N",
+          .least = 1,
+          .most = k_max_ranks,
+          .words = k_all_of_ranks,
+          .bare = "all"},
      k_open | k_plan, "with -tp what is best for few requests",
      "N groups of ranks, each with whole experts of its own; without -tp N ranks, each with all of the "
-     "attention",
+     "attention; all, or nothing behind it: as many as -tp",
      set_parallel<&Parallel::experts>},
     {"--enable-expert-parallel --enable-ep-moe", "", flag(), k_open | k_plan, "",
-     "as -ep with the number of -tp: whole experts on each rank",
+     "as -ep all: whole experts on each rank",
      [](Options& o, const Value& v) { o.parallel.experts = v.on ? MINIM_ALL_RANKS : 0; }},
     {"-pp --pipeline-parallel --pipeline-parallel-size --pp-size --pp", "", integer("N", 1, k_max_ranks),
      k_open | k_plan, "1", "N stages of layers, each on the devices of a process of its own",

@@ -109,8 +109,19 @@ void check(const Options& options, const std::vector<Given>& given) {
                                      find_given(given, "--mmap") != nullptr ? "--no-mmap" : "--load-mode"));
 }
 
+// Groups of experts for each rank of one rank are none.
+void note_single_rank(Options& options, const std::vector<Given>& given) {
+    if (options.parallel.experts != MINIM_ALL_RANKS || options.parallel.tensor != 0) return;
+    options.parallel.experts = 0;
+    for (const std::string_view name : {"--enable-expert-parallel", "--expert-parallel"})
+        if (const Given* one = find_given(given, name))
+            options.notes.push_back(
+                fmt::format("{} has no effect: without --tensor-parallel there is one rank", one->spelling));
+}
+
 void complete(Options& options, const std::vector<Given>& given) {
     complete_formats(options);
+    note_single_rank(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {
         const bool metadata = find_given(given, "--metadata") != nullptr && options.show_metadata;

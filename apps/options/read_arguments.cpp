@@ -160,6 +160,15 @@ class Reader {
         return next;
     }
 
+    // Returns whether the next argument is a number, or a word that stands for one.
+    bool is_number_next(const Row& row) const {
+        if (at_ == arguments_.size()) return false;
+        const std::string& next = arguments_[at_];
+        if (!next.empty() && next.find_first_not_of("0123456789") == std::string::npos) return true;
+        return std::any_of(row.type.words.begin(), row.type.words.end(),
+                           [&](const Word& word) { return word.text == next; });
+    }
+
     void add(const Row& row, const Argument& argument, std::string_view text) {
         reading_.given.push_back(
             {&row, read_value(row, argument.typed, text), argument.typed, Origin::command_line});
@@ -172,6 +181,8 @@ class Reader {
                 reading_.given.back().value.on = !reading_.given.back().value.on;
             return;
         }
+        if (!row.type.bare.empty() && !argument.value && !is_number_next(row))
+            return add(row, argument, row.type.bare);
         add(row, argument, value_of(argument, row.type.takes_any));
         if (!row.type.takes_many || argument.value) return;
         while (at_ < arguments_.size() && !looks_like_option(arguments_[at_]))

@@ -42,7 +42,8 @@ struct Type {
     std::span<const Word> words = {};  // of choices; numbers may have some too: "all"
     bool takes_any =
         false;  // the next argument is the value even if it is an option's name: texts for the model
-    bool takes_many = false;  // all arguments up to the next option are values, as in vLLM
+    std::string_view bare = "";  // the value if no number follows; "": one must
+    bool takes_many = false;     // all arguments up to the next option are values, as in vLLM
 };
 
 struct Value {

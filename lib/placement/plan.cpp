@@ -166,6 +166,12 @@ void compare_with_layers(const Request& request, const Machine& machine, const m
     other.for_engine = false;
     const Plan layers = plan_layers(other, machine, config, weights);
     if (!layers.fits) return;
+    if (!plan.fits) {
+        plan.choices.push_back(format_text(
+            "layers on each device instead of parts of all layers would fit: {:.1f} tokens/s predicted",
+            layers.decode_tokens_per_second));
+        return;
+    }
     const bool is_slower = plan.decode_tokens_per_second < layers.decode_tokens_per_second;
     plan.choices.push_back(format_text(
         "{}layers on each device instead of parts of all layers: {:.1f} tokens/s predicted, {} than {:.1f}",

@@ -21,13 +21,13 @@ def run(*arguments, **environment):
 class Options(unittest.TestCase):
     def test_flags_of_other_servers(self):
         flags = ["--jinja", "--enable-auto-tool-choice", "--tool-call-parser", "minimax_m2", "--reasoning-parser", "minimax_m2",
-                 "--trust-remote-code", "--tensor-parallel-size", "4", "--gpu-memory-utilization", "0.9", "-fa", "on",
+                 "--trust-remote-code", "--enable-expert-parallel", "--gpu-memory-utilization", "0.9", "-fa", "on",
                  "--max-num-seqs", "3", "--max-model-len", "2048"]
         with Server(*flags) as server:
             self.assertEqual(len(server.get("/slots")[2]), 3)
             self.assertEqual(server.get("/v1/models")[2]["data"][0]["max_model_len"], 2048)
             text = server.text()
-            for flag in ("--trust-remote-code", "--jinja", "--tensor-parallel-size", "-fa"):
+            for flag in ("--trust-remote-code", "--jinja", "--enable-expert-parallel", "-fa"):
                 self.assertIn(f"{flag} has no effect: ", text)
             self.assertIn("--device-memory has no effect: only the CPU is usable", text)
 

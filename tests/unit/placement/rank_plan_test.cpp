@@ -317,4 +317,9 @@ TEST_CASE("a plan compares ranks with layers on each device") {
     CHECK(plan_says(layers, "parts of all layers on each device (-tp 4)"));
     CHECK_FALSE(plan_says(planned({}, 500e-6), "(-tp 4)"));
     CHECK(planned({.tensor = 1}, 5e-6).parallel == ParallelPlan{});
+    machine = machine_of(4, 8);  // too little for a quarter of the model, but the host has room for experts
+    const Plan too_large = planned({.tensor = 4}, 5e-6);
+    CHECK_FALSE(too_large.fits);
+    CHECK(plan_says(too_large, "layers on each device instead of parts of all layers would fit"));
+    CHECK_FALSE(plan_says(too_large, "than"));
 }
