@@ -82,6 +82,10 @@ runtime::ExpertMoves moves_of(int32_t moves, bool is_deterministic) {
 
 static_assert(MINIM_EXPERT_CACHE_ROOM == placement::k_cache_all_room);
 
+placement::ParallelRequest parallel_of(const minim_model_params& p) {
+    return {p.tensor_parallel, p.expert_parallel, p.pipeline_parallel};
+}
+
 // Returns the request for the placement of a model. `wanted`: the devices that the caller names; may be empty.
 placement::Request request_of(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
@@ -108,7 +112,7 @@ placement::Request request_of(const minim_model_params& p, std::span<const place
     request.n_rows = std::min<int64_t>(p.fit_n_ubatch, runtime::k_max_step_rows);
     request.n_sequences = std::max<int64_t>(p.fit_requests, 1);
     request.for_engine = p.fit_requests > 0;
-    request.parallel = {p.tensor_parallel, p.expert_parallel, p.pipeline_parallel};
+    request.parallel = parallel_of(p);
     if (p.devices == nullptr) return request;
     request.devices.emplace(wanted.begin(), wanted.end());
     request.k_format = kv_format(p.fit_k_format, "fit_k_format").value_or(backend::k_default_kv_format);
@@ -147,6 +151,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         shared->require_threads();
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
         if (p.devices != nullptr) wanted = placement::wanted_devices(p.devices, shared->cpu_level);
+        if (optional_text(p.devices) == "auto") wanted = placement::devices_for(parallel_of(p), std::move(wanted));
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);

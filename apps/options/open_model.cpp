@@ -83,11 +83,24 @@ int64_t n_host_experts(const minim::Runtime& runtime, const Options& options, co
                     facts.n_expert_layers);
 }
 
+// Returns the devices for ranks if the options name none of `all`, which are usable. Without --device they are ranks only if
+// there are as many as ranks; else the CPU of each process is one.
+std::string devices_of_ranks(const Options& options, const std::string& all) {
+    if (all.empty() || !options.device_memory.empty()) return all;
+    const Parallel& ranks = options.parallel;
+    const bool is_open = ranks.tensor < 0 || ranks.experts < 0;
+    const int64_t n_ranks = static_cast<int64_t>(std::max(ranks.tensor, ranks.experts)) * std::max(ranks.pipeline, 1);
+    const bool are_as_many = std::ranges::count(all, ',') + 1 == n_ranks;
+    // The library takes as many of them as this process has ranks.
+    return is_open || are_as_many || options.devices == "auto" ? "auto" : "";
+}
+
 void choose_devices(const minim::Runtime& runtime, const Options& options, const std::string& path,
                     const Room& room, minim::ModelOptions& model, std::vector<std::string>& notes) {
     const bool asks_for_all = options.devices.empty() || options.devices == "auto";
     const std::string given = placement_options(options);
     if (options.n_gpu_layers != 0) model.devices = asks_for_all ? accelerators(runtime) : options.devices;
+    if (asks_for_all && options.parallel.is_given()) model.devices = devices_of_ranks(options, model.devices);
     if (model.devices.empty()) {
         const bool is_chosen = options.n_gpu_layers == 0;
         if (!given.empty() && !is_chosen && !options.allow_cpu)

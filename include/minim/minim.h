@@ -752,6 +752,7 @@ typedef struct minim_model_params {
        expert_parallel: groups of ranks that have whole experts, or without tensor_parallel ranks that share
        experts alone, with the results of one rank on the CPU; -1: one for each rank.
        pipeline_parallel: processes that have layers each.
+       With `devices` "auto", each process takes as many devices as it has ranks.
        INVALID: numbers that divide nothing, or of other ranks than there are; options that place experts or
        shares of layers, with ranks. UNSUPPORTED: processes without the plug-in for MPI. */
     int32_t tensor_parallel;

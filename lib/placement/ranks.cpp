@@ -25,6 +25,18 @@ bool asks_for_ranks(const ParallelRequest& request) noexcept {
     return asks(request.tensor) || asks(request.experts) || asks(request.pipeline);
 }
 
+std::vector<DeviceBudget> devices_for(const ParallelRequest& request, std::vector<DeviceBudget> usable) {
+    const bool is_open = request.tensor < 0 || request.experts < 0;
+    if (!asks_for_ranks(request) || is_open) return usable;
+    const ranks::Launch launch = ranks::find_launch();
+    const int64_t n_of_stage = request.tensor > 1 ? request.tensor : std::max<int64_t>(request.experts, 1);
+    const int64_t n_ranks = n_of_stage * std::max<int64_t>(request.pipeline, 1);
+    const int64_t n = n_ranks / launch.size;
+    if (n < 1 || n >= std::ssize(usable)) return usable;
+    const int64_t first = (launch.local + 1) * n <= std::ssize(usable) ? launch.local * n : 0;
+    return {usable.begin() + first, usable.begin() + first + n};
+}
+
 RankDevices rank_devices(const Request& request, const Machine& machine) {
     const auto refuse = [&](bool is_asked, std::string_view what) {
         if (is_asked)

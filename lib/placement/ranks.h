@@ -28,6 +28,10 @@ using RankDevices = std::vector<std::shared_ptr<const backend::Backend>>;
 std::vector<runtime::Shard> shards_of(const ParallelPlan& plan, int64_t n_layer, int32_t process,
                                       int64_t n_devices, const RankDevices& devices = {});
 
+// Returns the devices that this process takes of all usable ones if the caller names none: as many as it has ranks, and others than the
+// other processes of its machine if there are enough. All of them if the request does not say how many ranks there are.
+std::vector<DeviceBudget> devices_for(const ParallelRequest& request, std::vector<DeviceBudget> usable);
+
 // Returns the devices of an open machine as ranks: those named, or the host's backend. Throws invalid for what the request asks for
 // beside ranks and cannot have with them, and for devices of different kinds.
 RankDevices rank_devices(const Request& request, const Machine& machine);

@@ -12,12 +12,14 @@ namespace {
 struct Variables {
     const char* size;
     const char* process;
+    const char* local;
 };
 
 // Open MPI (also its version 5), MPICH and Intel MPI, Slurm.
-constexpr Variables k_launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                     {"PMI_SIZE", "PMI_RANK"},
-                                     {"SLURM_NTASKS", "SLURM_PROCID"}};
+constexpr Variables k_launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"},
+    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"}};
 
 int32_t number_of(const char* name, std::string_view value) {
     int32_t number = 0;
@@ -36,8 +38,10 @@ Launch find_launch(const Environment& environment) {
         const char* const process = environment(variables.process);
         // In an allocation of Slurm, outside of its steps, there is a number of tasks without a task.
         if (size == nullptr || process == nullptr) continue;
+        const char* const local = environment(variables.local);
         const Launch launch = {.process = number_of(variables.process, process),
-                               .size = number_of(variables.size, size)};
+                               .size = number_of(variables.size, size),
+                               .local = local == nullptr ? 0 : number_of(variables.local, local)};
         if (launch.process >= launch.size)
             fail(Status::invalid, "the launcher's {} is {}, which is not below {}: {}", variables.process,
                  launch.process, variables.size, launch.size);
