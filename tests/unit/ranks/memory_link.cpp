@@ -131,6 +131,7 @@ std::vector<std::unique_ptr<ranks::Link>> connect_processes(int32_t n, const Dis
     room->n = n;
     room->disturbance = disturbance;
     std::vector<std::unique_ptr<ranks::Link>> links;
+    links.reserve(n);
     for (int32_t process = 0; process < n; ++process)
         links.push_back(std::make_unique<MemoryLink>(room, process));
     return links;
