@@ -26,10 +26,11 @@ constexpr milliseconds k_busy_watch_pause{1};  // while messages are being sent
 constexpr milliseconds k_last_words{10};       // for notices of a process that has ended
 constexpr milliseconds k_flush_limit{1000};
 constexpr microseconds k_notice_limit{20'000};
+constexpr milliseconds k_longest_beat{1000};  // between two signs of life
 constexpr int32_t k_none = -1;
 constexpr uint64_t k_max_outgoing_bytes = uint64_t{64} << 20;
 
-enum class NoticeKind : uint32_t { leaves = 1, abandons = 2 };
+enum class NoticeKind : uint32_t { leaves = 1, abandons = 2, lives = 3 };
 
 struct Notice {
     NoticeKind kind = NoticeKind::leaves;
@@ -77,6 +78,7 @@ Processes::Processes(std::unique_ptr<Link> link, const ProcessOptions& options)
       size_(link_->size()),
       identities_(size_),
       last_messages_(size_),
+      last_beats_(size_),
       have_left_(size_) {
     try {
         if (options.n_devices < 1 || options.n_devices > k_max_devices)
@@ -185,8 +187,11 @@ std::vector<std::byte> Processes::receive(int32_t from, std::optional<millisecon
     const Clock::time_point start = Clock::now();
     for (const Pause pause;; pause()) {
         require();
-        if (const std::optional<uint64_t> n_bytes = link_->arrived(from, k_control_tag))
-            return take(from, k_control_tag, *n_bytes);
+        if (const std::optional<uint64_t> n_bytes = link_->arrived(from, k_control_tag)) {
+            std::vector<std::byte> message = take(from, k_control_tag, *n_bytes);
+            note_message(from);
+            return message;
+        }
         if (limit) limit_silence(from, start, *limit);
     }
 }
@@ -210,7 +215,6 @@ std::vector<std::byte> Processes::take(int32_t from, int32_t tag, uint64_t n_byt
         unfinished_.push_back(std::move(bytes));
         throw;
     }
-    note_message(from);
     return bytes;
 }
 
@@ -224,9 +228,11 @@ Processes::Clock::time_point Processes::last_message(int32_t from) const noexcep
 
 void Processes::limit_silence(int32_t from, Clock::time_point since, milliseconds limit) {
     if (Clock::now() - std::max(since, last_message(from)) <= limit) return;
+    // A process that is waited for may itself wait for one that stands still.
+    const int32_t silent = standing_still().value_or(from);
     const double seconds = static_cast<double>(limit.count()) / 1000;
-    const std::string text = format_text("{} has not answered for {:g} s", name(from), seconds);
-    end_waits(Error(Status::peer_lost, Reason::none, text), from, text);
+    const std::string text = format_text("{} has not answered for {:g} s", name(silent), seconds);
+    end_waits(Error(Status::peer_lost, Reason::none, text), silent, text);
     require();
 }
 
@@ -237,9 +243,22 @@ std::unique_ptr<runtime::Transport> Processes::connect(int32_t device) {
 std::vector<std::unique_ptr<runtime::Transport>> connect_ranks(Processes& processes) {
     std::vector<std::unique_ptr<runtime::Transport>> local = runtime::connect_threads(processes.n_devices());
     std::vector<std::unique_ptr<runtime::Transport>> joined;
+    joined.reserve(local.size());
     for (int32_t device = 0; device < processes.n_devices(); ++device)
         joined.push_back(make_joined_transport(std::move(local[device]), processes.connect(device)));
     return joined;
+}
+
+// Returns the process that has given no sign of life for the longest time, if that is too long for one that only waits.
+std::optional<int32_t> Processes::standing_still() const {
+    std::optional<int32_t> found;
+    Clock::rep first = (Clock::now() - options_.timeout / 2).time_since_epoch().count();
+    for (int32_t p = 0; p < size_; ++p) {
+        if (p == process_ || last_beats_[p] >= first) continue;
+        first = last_beats_[p];
+        found = p;
+    }
+    return found;
 }
 
 // ---- the end of waits ----
@@ -262,7 +281,7 @@ void Processes::end_waits(const Error& error, int32_t lost,
         lost_ = lost;
     }
     // Before the waits of this process end, since progress with notices is progress with the messages of the waits too.
-    if (text_for_others) {
+    if (text_for_others && !has_left_) {
         try {
             const Notice notice = make_notice(NoticeKind::abandons, error.status(), lost, *text_for_others);
             for (int32_t p = 0; p < size_; ++p)
@@ -302,6 +321,8 @@ void Processes::let_leader_go_first() const {
 // ---- the watching thread ----
 
 void Processes::watch() {
+    const milliseconds beat = std::min(options_.timeout / 8, k_longest_beat);
+    Clock::time_point next_beat = Clock::now();
     while (!is_stopping_ && !is_abandoned_) {
         try {
             for (const int32_t p : ended_.wait(has_sends() ? k_busy_watch_pause : k_watch_pause))
@@ -309,11 +330,20 @@ void Processes::watch() {
             if (is_stopping_ || is_abandoned_) break;
             look_at_notices();
             end_sends();
+            if (has_left_ || Clock::now() < next_beat) continue;
+            next_beat = Clock::now() + beat;
+            send_beats();
         } catch (...) {
             const Error error = current_error();
             end_waits(error, k_none, std::nullopt);
         }
     }
+}
+
+void Processes::send_beats() {
+    for (int32_t p = 0; p < size_; ++p)
+        if (p != process_ && !have_left_[p])
+            post(p, k_notice_tag, bytes_of(make_notice(NoticeKind::lives, Status::ok, k_none, "")));
 }
 
 void Processes::look_at_end(int32_t process) {
@@ -331,23 +361,32 @@ void Processes::look_at_end(int32_t process) {
 
 void Processes::look_at_notices() {
     for (int32_t p = 0; p < size_; ++p) {
-        if (p == process_ || has_left_ || is_abandoned_) continue;
-        const std::optional<uint64_t> n_bytes = link_->arrived(p, k_notice_tag);
-        if (!n_bytes) continue;
-        const std::vector<std::byte> bytes = take(p, k_notice_tag, *n_bytes);
-        Notice notice;
-        if (bytes.size() != sizeof(notice))
-            fail_internal("{} has sent a notice of {} bytes, not {}", name(p), bytes.size(), sizeof(notice));
-        std::memcpy(&notice, bytes.data(), sizeof(notice));
-        notice.text.back() = '\0';
-        if (notice.kind == NoticeKind::leaves) {
-            have_left_[p] = true;
-            continue;
+        while (p != process_ && !has_left_ && !is_abandoned_) {
+            const std::optional<uint64_t> n_bytes = link_->arrived(p, k_notice_tag);
+            if (!n_bytes) break;
+            look_at_notice(p, *n_bytes);
         }
-        const bool is_known = notice.status > 0 && notice.status <= static_cast<int32_t>(Status::peer_lost);
-        const Status status = is_known ? static_cast<Status>(notice.status) : Status::internal;
-        end_waits(Error(status, Reason::none, notice.text.data()), notice.lost, std::nullopt);
     }
+}
+
+void Processes::look_at_notice(int32_t p, uint64_t n_bytes) {
+    const std::vector<std::byte> bytes = take(p, k_notice_tag, n_bytes);
+    Notice notice;
+    if (bytes.size() != sizeof(notice))
+        fail_internal("{} has sent a notice of {} bytes, not {}", name(p), bytes.size(), sizeof(notice));
+    std::memcpy(&notice, bytes.data(), sizeof(notice));
+    notice.text.back() = '\0';
+    if (notice.kind == NoticeKind::leaves) {
+        have_left_[p] = true;
+        return;
+    }
+    if (notice.kind == NoticeKind::lives) {
+        last_beats_[p] = Clock::now().time_since_epoch().count();
+        return;
+    }
+    const bool is_known = notice.status > 0 && notice.status <= static_cast<int32_t>(Status::peer_lost);
+    const Status status = is_known ? static_cast<Status>(notice.status) : Status::internal;
+    end_waits(Error(status, Reason::none, notice.text.data()), notice.lost, std::nullopt);
 }
 
 }  // namespace minim::ranks

@@ -83,7 +83,7 @@ class Processes {
     void let_leader_go_first() const;
 
     // For transports: the link, that a message of a process has arrived, and the time limit of a wait for one that began at `since`;
-    // it throws peer_lost, naming the process, after ending all waits.
+    // it throws peer_lost after ending all waits, naming this process, or another one that stands still.
     Link& link() noexcept { return *link_; }
     void note_message(int32_t from) noexcept;
     Clock::time_point last_message(int32_t from) const noexcept;
@@ -102,6 +102,9 @@ class Processes {
     void watch();
     void look_at_end(int32_t process);
     void look_at_notices();
+    void look_at_notice(int32_t p, uint64_t n_bytes);
+    void send_beats();
+    std::optional<int32_t> standing_still() const;
     void end_waits(const Error& error, int32_t lost, std::optional<std::string> text_for_others) noexcept;
 
     const std::unique_ptr<Link> link_;
@@ -110,6 +113,7 @@ class Processes {
     const int32_t size_;
     std::vector<Identity> identities_;
     std::vector<std::atomic<Clock::rep>> last_messages_;
+    std::vector<std::atomic<Clock::rep>> last_beats_;  // signs of life of the watching threads
 
     mutable std::mutex send_mutex_;  // guards these two
     std::deque<Outgoing> outgoing_;

@@ -98,7 +98,8 @@ class ThreadTransport final : public Transport {
                 return !other.is_send && other.peer == pending.peer;
             };
             const bool is_behind =
-                !pending.is_send && std::any_of(pending_.begin(), pending_.begin() + n_left, is_before);
+                !pending.is_send &&
+                std::any_of(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(n_left), is_before);
             if (is_behind || !end(pending)) pending_[n_left++] = pending;
         }
         pending_.resize(n_left);
@@ -150,6 +151,7 @@ class ThreadTransport final : public Transport {
 std::vector<std::unique_ptr<Transport>> connect_threads(int32_t n_ranks) {
     const auto room = std::make_shared<Room>(n_ranks);
     std::vector<std::unique_ptr<Transport>> ends;
+    ends.reserve(n_ranks);
     for (int32_t rank = 0; rank < n_ranks; ++rank)
         ends.push_back(std::make_unique<ThreadTransport>(room, rank));
     return ends;

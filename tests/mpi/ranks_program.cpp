@@ -179,7 +179,8 @@ void exchange_all(Processes& processes) {
             std::vector<float> data(count, static_cast<float>(group.rank() + i));
             group.sum(scratch, data.data(), count);
             const int32_t n = group.size();
-            const std::vector<float> expected(count, static_cast<float>(n * i + n * (n - 1) / 2));
+            const int32_t sum = n * i + n * (n - 1) / 2;
+            const std::vector<float> expected(count, static_cast<float>(sum));
             require_bits(data, expected, "one of many sums");
         }
     });

@@ -224,6 +224,7 @@ TEST_CASE("many threads of the leader give one order to all followers") {
     std::atomic<int> n_wrong = 0;
     expect_no_errors(run_leader(followers, [&](Leader& leader) {
         std::vector<std::thread> threads;
+        threads.reserve(k_threads);
         for (int t = 0; t < k_threads; ++t)
             threads.emplace_back([&, t] {
                 const auto error = error_of([&] {

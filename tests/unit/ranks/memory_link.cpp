@@ -85,6 +85,7 @@ class MemoryLink final : public ranks::Link {
     Transfer receive(int32_t from, int32_t tag, std::span<std::byte> bytes) override {
         const std::lock_guard lock(room_->mutex);
         const Transfer transfer = {.handle = ++room_->n_handles};
+        if (has_given_up_) return transfer;
         MemoryLane& lane = room_->lanes[{from, process_, tag}];
         lane.receivers.push_back({transfer.handle, bytes});
         room_->deliver(lane);
@@ -112,6 +113,7 @@ class MemoryLink final : public ranks::Link {
     // Nothing is written to receivers of this process any more.
     void give_up() noexcept override {
         const std::lock_guard lock(room_->mutex);
+        has_given_up_ = true;
         for (auto& [key, lane] : room_->lanes)
             if (std::get<1>(key) == process_) lane.receivers.clear();
     }
@@ -119,6 +121,7 @@ class MemoryLink final : public ranks::Link {
   private:
     const std::shared_ptr<MemoryRoom> room_;
     const int32_t process_;
+    bool has_given_up_ = false;  // guarded by the room's mutex
 };
 
 }  // namespace
@@ -128,6 +131,7 @@ std::vector<std::unique_ptr<ranks::Link>> connect_processes(int32_t n, const Dis
     room->n = n;
     room->disturbance = disturbance;
     std::vector<std::unique_ptr<ranks::Link>> links;
+    links.reserve(n);
     for (int32_t process = 0; process < n; ++process)
         links.push_back(std::make_unique<MemoryLink>(room, process));
     return links;

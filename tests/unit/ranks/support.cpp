@@ -13,6 +13,7 @@ std::vector<std::optional<Error>> run_processes(int32_t n, const ranks::ProcessO
     auto links = connect_processes(n, disturbance);
     std::vector<std::optional<Error>> errors(n);
     std::vector<std::thread> threads;
+    threads.reserve(n);
     for (int32_t p = 0; p < n; ++p)
         threads.emplace_back([&, p] {
             try {
