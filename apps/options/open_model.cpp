@@ -89,7 +89,8 @@ std::string devices_of_ranks(const Options& options, const std::string& all) {
     if (all.empty() || !options.device_memory.empty()) return all;
     const Parallel& ranks = options.parallel;
     const bool is_open = ranks.tensor < 0 || ranks.experts < 0;
-    const int64_t n_ranks = static_cast<int64_t>(std::max(ranks.tensor, ranks.experts)) * std::max(ranks.pipeline, 1);
+    const int64_t n_ranks =
+        static_cast<int64_t>(std::max(ranks.tensor, ranks.experts)) * std::max(ranks.pipeline, 1);
     const bool are_as_many = std::ranges::count(all, ',') + 1 == n_ranks;
     // The library takes as many of them as this process has ranks.
     return is_open || are_as_many || options.devices == "auto" ? "auto" : "";

@@ -235,7 +235,8 @@ void Service::answer_directly(Exchange& exchange) {
         response.body = R"({"status":"ok"})";
         if (!failure_.empty())
             response = {503, "application/json", to_text(Json{{"status", "error"}, {"error", failure_}}), {}};
-        else if (is_draining_) response = {503, "application/json", R"({"status":"shutting down"})", {}};
+        else if (is_draining_)
+            response = {503, "application/json", R"({"status":"shutting down"})", {}};
     } else if (path == "/slots") {
         Json slots = Json::array();
         for (const auto& job : jobs_.slots()) {

@@ -108,7 +108,7 @@ enum minim_status_code {
     MINIM_E_CONTEXT_FULL = 8, /* the session's context cannot take the tokens */
     MINIM_E_CANCELLED = 9,
     MINIM_E_DEVICE_LOST = 10,
-    MINIM_E_BUSY = 11,    /* the handle is in use by another call */
+    MINIM_E_BUSY = 11,     /* the handle is in use by another call */
     MINIM_E_INTERNAL = 12, /* a bug in the library */
     MINIM_E_PEER_LOST = 13 /* a rank, which the message names, has ended or does not answer */
 };

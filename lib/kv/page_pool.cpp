@@ -147,7 +147,8 @@ void PagePool::read(const Page& page, std::byte* out) const {
     for (int32_t process = 0; process <= std::ssize(elsewhere_); ++process) {
         const std::span<const PagePart> parts = parts_of(process);
         const auto is_new = [&](const PagePart& part) {
-            return std::ranges::none_of(known, [&](const PagePart* k) { return k->has_same_positions(part); });
+            return std::ranges::none_of(known,
+                                        [&](const PagePart* k) { return k->has_same_positions(part); });
         };
         if (std::ranges::none_of(parts, is_new)) continue;
         std::vector<std::byte> bytes;

@@ -56,8 +56,7 @@ bool is_host(const PagePart& part) {
     return part.backend == nullptr || part.backend->uses_host_memory();
 }
 
-std::unique_ptr<backend::Memory> take_memory(const PagePart& part, const KvLayout& layout,
-                                             int64_t n_pages) {
+std::unique_ptr<backend::Memory> take_memory(const PagePart& part, const KvLayout& layout, int64_t n_pages) {
     const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
     const bool on_host = is_host(part);
     const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();

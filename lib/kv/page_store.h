@@ -18,7 +18,8 @@ using Page = backend::KvPage;
 
 // The layers and heads of a page that one device has. Several devices may have the same ones: each then has a copy.
 struct PagePart {
-    std::shared_ptr<const backend::Backend> backend = nullptr;  // null: host memory of this process, or another process
+    std::shared_ptr<const backend::Backend> backend =
+        nullptr;  // null: host memory of this process, or another process
     int64_t first_layer = 0;
     int64_t n_layer = 0;
     int64_t first_head = 0;

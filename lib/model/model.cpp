@@ -182,7 +182,8 @@ void Model::mark_absent_experts() {
     for (size_t r = 0; r < parts_.size(); ++r) {
         const runtime::Shard& shard = placement_.shards()[r];
         uint8_t* const absent = absent_.data() + r * n_expert;
-        for (size_t e = 0; e < n_expert; ++e) absent[e] = shard.share.has_expert(static_cast<int64_t>(e)) ? 0 : 1;
+        for (size_t e = 0; e < n_expert; ++e)
+            absent[e] = shard.share.has_expert(static_cast<int64_t>(e)) ? 0 : 1;
         for (const int64_t layer : shard.expert_layers) {
             backend::ExpertWeights& experts = weights_[r].layers[layer].experts;
             for (backend::ExpertStack* stack : {&experts.gate, &experts.up, &experts.down}) {
@@ -220,7 +221,8 @@ void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const
     for (const weights::PlacedWeights& placed : placed_)
         for (const Buffer& buffer : placed.host) host_memory.emplace_back(buffer.data(), buffer.size());
     if (placement_.has_ranks()) return;
-    pools_ = make_expert_pools(placement_, {specs_, weights_.front(), *reader_, host_memory}, moves, uses, log);
+    pools_ =
+        make_expert_pools(placement_, {specs_, weights_.front(), *reader_, host_memory}, moves, uses, log);
     for (size_t s = 0; s < pools_.size(); ++s) {
         if (pools_[s] == nullptr) continue;
         weight_bytes_[s].total += pools_[s]->device_bytes();

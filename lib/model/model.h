@@ -31,7 +31,7 @@ namespace minim::model {
 
 // What connects the ranks of a model, if its placement has ranks. Members end in the opposite order.
 struct RankNet {
-    std::shared_ptr<ranks::Processes> processes;  // null: all ranks are in this process
+    std::shared_ptr<ranks::Processes> processes;                  // null: all ranks are in this process
     std::vector<std::unique_ptr<runtime::Transport>> transports;  // that the links use
     std::vector<runtime::RankLinks> links;                        // of each rank of this process
     // Of the process that plans the steps; null: there are no other processes, or this is one of them.
@@ -39,6 +39,7 @@ struct RankNet {
     std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
     // Checks, with all ranks together, that exchanges work. Called once the weights are loaded.
     std::function<void(const RankNet& net, const runtime::Placement& placement)> test;
+    std::vector<std::string> names;  // of all ranks: "rank 1 (cuda:1)", "rank 1 (cpu on HOST)"
 
     // Throws the error that the ranks' work has ended with, if it has.
     void require() const {
@@ -126,12 +127,12 @@ class Model {
     RankNet net_;
     std::vector<std::vector<weights::WeightSpec>> rank_specs_;  // a rank; empty: the placement has no ranks
     std::vector<Config> rank_configs_;                          // like rank_specs_
-    std::vector<uint8_t> absent_;                               // [rank, n_expert]: 1 for experts of other ranks
+    std::vector<uint8_t> absent_;                     // [rank, n_expert]: 1 for experts of other ranks
     std::vector<weights::DeviceWeights> parts_;       // a shard
     std::vector<weights::PlacedWeights> placed_;      // a shard
     std::vector<weights::WeightBytes> weight_bytes_;  // a shard
-    std::vector<Weights> weights_;  // a rank; one if the placement has no ranks
-    std::optional<weights::Reader> reader_;                    // of pools
+    std::vector<Weights> weights_;                    // a rank; one if the placement has no ranks
+    std::optional<weights::Reader> reader_;           // of pools
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage
     std::optional<runtime::ForwardPass> forward_;
 };

@@ -43,7 +43,8 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
             return weights::rows_of(weight, range_of(weight.rows, share.expert_part(), share.expert_parts));
         case Role::down:
             if (share.expert_parts == 1) return weight;
-            return weights::columns_of(weight, range_of(weight.cols, share.expert_part(), share.expert_parts));
+            return weights::columns_of(weight,
+                                       range_of(weight.cols, share.expert_part(), share.expert_parts));
         case Role::embedding:
         case Role::attn_norm:
         case Role::ffn_norm:

@@ -244,6 +244,15 @@ Machine open_machine(Request& request, Threads threads, CpuLevel level, const Lo
 }
 
 std::string placement_text(const model::Model& model) {
+    const std::vector<std::string>& ranks = model.net().names;
+    if (!ranks.empty()) {
+        const runtime::RankShare& share = model.placement().shards().front().share;
+        std::string text = format_text("{} ranks that share layers: ", ranks.size());
+        if (share.shares_heads()) text += format_text("heads in {} parts, ", share.tensor);
+        text += format_text("experts in {} groups of {} parts", share.expert_groups, share.expert_parts);
+        for (const std::string& rank : ranks) text += (&rank == ranks.data() ? ": " : ", ") + rank;
+        return text;
+    }
     std::vector<int64_t> n_cached;
     for (const auto& pool : model.expert_pools())
         n_cached.push_back(pool == nullptr ? 0 : pool->state().n_places);

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "base/format_text.h"
@@ -41,10 +42,11 @@ RankDevices rank_devices(const Request& request, const Machine& machine) {
     const auto refuse = [&](bool is_asked, std::string_view what) {
         if (is_asked)
             fail(Status::invalid,
-                 "{} not possible with ranks that share the layers (tensor, expert or pipeline parallel)", what);
+                 "{} not possible with ranks that share the layers (tensor, expert or pipeline parallel)",
+                 what);
     };
-    refuse(!request.shares.empty() && std::ranges::adjacent_find(request.shares, std::not_equal_to<>()) !=
-                                          request.shares.end(),
+    refuse(!request.shares.empty() &&
+               std::ranges::adjacent_find(request.shares, std::not_equal_to<>()) != request.shares.end(),
            "uneven shares of the devices are");
     refuse(request.n_device_layers >= 0, "a number of layers on the devices is");
     refuse(request.overrides.has_value(), "experts on another device than their layer are");
@@ -55,7 +57,8 @@ RankDevices rank_devices(const Request& request, const Machine& machine) {
     const auto kind = [](const auto& device) { return device->name().substr(0, device->name().find(':')); };
     for (const auto& device : devices)
         if (kind(device) != kind(devices.front()))
-            fail(Status::invalid, "{} and {} are devices of different kinds, which cannot be ranks of one model",
+            fail(Status::invalid,
+                 "{} and {} are devices of different kinds, which cannot be ranks of one model",
                  devices.front()->name(), device->name());
     return devices;
 }
@@ -102,12 +105,13 @@ void test_exchange(const RankNet& net, const runtime::Placement& placement, cons
         if (error) std::rethrow_exception(error);
     std::string text;
     for (const ranks::SumTime& time : times)
-        text += format_text("{}{} bytes in {:.0f} us", text.empty() ? "" : ", ", time.n_bytes, time.seconds * 1e6);
+        text += format_text("{}{} bytes in {:.0f} us", text.empty() ? "" : ", ", time.n_bytes,
+                            time.seconds * 1e6);
     log.info("sums over {} ranks: {}", net.links.front().group->size(), text);
 }
 
 // Connects the ranks of a process that is alone.
-RankNet net_of_threads(const runtime::Placement& placement) {
+RankNet net_of_threads(const RankOptions& ranks, const runtime::Placement& placement) {
     RankNet net;
     const auto n_ranks = static_cast<int32_t>(placement.shards().size());
     net.transports = runtime::connect_threads(n_ranks);
@@ -115,7 +119,9 @@ RankNet net_of_threads(const runtime::Placement& placement) {
         const Shard& shard = placement.shards()[r];
         net.links.push_back({.name = format_text("rank {} ({})", r, shard.backend->name()),
                              .share = shard.share,
-                             .group = net.transports[r].get()});
+                             .group = net.transports[r].get(),
+                             .compares_choices = ranks.compares_choices});
+        net.names.push_back(net.links.back().name);
     }
     return net;
 }
@@ -132,8 +138,7 @@ ranks::Hello hello_of(const RankOptions& ranks, const ParallelPlan& plan, uint64
     for (const auto& device : ranks.devices) {
         const std::string_view name = device->name();
         hello.device_kind = name.substr(0, name.find(':'));
-        if (!hello.device_names.empty()) hello.device_names += ", ";
-        hello.device_names += name;
+        hello.device_names.append(hello.device_names.empty() ? "" : ",").append(name);
     }
     ranks::set_cores(hello);
     return hello;
@@ -147,7 +152,14 @@ RankNet net_of_processes(const RankOptions& ranks, const ParallelPlan& plan,
     const auto n_devices = static_cast<int32_t>(ranks.devices.size());
     const int32_t process = processes->process();
     net.processes = std::move(processes);
-    ranks::exchange(*net.processes, hello_of(ranks, plan, fingerprint), *ranks.log);
+    const std::vector<ranks::Hello> hellos =
+        ranks::exchange(*net.processes, hello_of(ranks, plan, fingerprint), *ranks.log);
+    for (int32_t p = 0; p < net.processes->size(); ++p) {
+        std::istringstream devices(hellos[p].device_names);
+        for (std::string device; std::getline(devices, device, ',');)
+            net.names.push_back(
+                format_text("rank {} ({} on {})", net.names.size(), device, net.processes->identity(p).host));
+    }
     const bool is_pipeline = plan.pipeline > 1;
     if (is_pipeline) {
         net.transports = runtime::connect_threads(n_devices);
@@ -156,7 +168,7 @@ RankNet net_of_processes(const RankOptions& ranks, const ParallelPlan& plan,
         net.transports = ranks::connect_ranks(*net.processes);
     }
     for (int32_t d = 0; d < n_devices; ++d) {
-        RankLinks links = {.share = placement.shards()[d].share};
+        RankLinks links = {.share = placement.shards()[d].share, .compares_choices = ranks.compares_choices};
         if (!is_pipeline || n_devices > 1) links.group = net.transports[d].get();
         if (is_pipeline) {
             const int32_t rank = process * n_devices + d;
@@ -183,26 +195,29 @@ struct Opening {
 
 model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions& options) {
     const auto opening = std::make_shared<Opening>();
+    const ranks::Launch launch = ranks::find_launch();
+    // The processes of one machine may write to the same folder, each the weights of its own ranks.
+    if (launch.size > 1 && !options.packed_file.empty())
+        options.packed_file += format_text(".rank-{}-of-{}", launch.process, launch.size);
     options.connect = [ranks, opening](const model::Config&, const runtime::Placement& placement,
                                        uint64_t fingerprint) {
         RankNet net = opening->processes ? net_of_processes(ranks, opening->plan, placement, fingerprint,
                                                             std::move(opening->processes))
-                                         : net_of_threads(placement);
+                                         : net_of_threads(ranks, placement);
         net.test = [log = ranks.log](const RankNet& connected, const runtime::Placement& placed) {
             test_exchange(connected, placed, *log);
         };
         return net;
     };
-    return [ranks, opening](const model::Config& config, std::span<const weights::WeightSpec> weights) {
-        const ranks::Launch launch = ranks::find_launch();
+    return [ranks, opening, launch](const model::Config& config,
+                                    std::span<const weights::WeightSpec> weights) {
         const int64_t n_devices = std::ssize(ranks.devices);
-        opening->plan =
-            plan_parallel(with_devices(ranks.request, launch.size * n_devices), config, weights);
+        opening->plan = plan_parallel(with_devices(ranks.request, launch.size * n_devices), config, weights);
         check_ranks(opening->plan, launch.size, n_devices);
         if (launch.size > 1)
             opening->processes = std::make_shared<ranks::Processes>(
-                load_link_plugin().open(),
-                ranks::ProcessOptions{.n_devices = static_cast<int32_t>(n_devices), .timeout = ranks.timeout});
+                load_link_plugin().open(), ranks::ProcessOptions{.n_devices = static_cast<int32_t>(n_devices),
+                                                                 .timeout = ranks.timeout});
         return runtime::Placement::of_ranks(
             shards_of(opening->plan, config.n_layer, launch.process, n_devices, ranks.devices),
             config.n_layer, 0);

@@ -44,7 +44,8 @@ struct RankOptions {
     // What must be the same in all processes besides the model and the request: the library's version, and other options.
     std::string version = {};
     std::string options = {};
-    const Logger* log;  // must outlive the model
+    bool compares_choices = false;  // RankLinks::compares_choices
+    const Logger* log;              // must outlive the model
 };
 
 // Sets how a model is placed on ranks: returns the function that places it, and sets options.connect. If a launcher has started

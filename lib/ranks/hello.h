@@ -23,7 +23,7 @@ struct Hello {
     std::string compute_capability;  // of CUDA devices
     std::string nccl_version;
     // For messages.
-    std::string device_names;
+    std::string device_names;      // separated by commas
     int32_t n_cores = 0;           // logical CPUs that the process may use
     int32_t n_possible_cores = 0;  // that it could use if it were not bound to some of them
 };

@@ -11,7 +11,8 @@ namespace minim::ranks {
 struct Launch {
     int32_t process = 0;  // the number of this process
     int32_t size = 1;     // processes; 1: no launcher, or one that started one process
-    int32_t local = 0;    // the number of this process among those of its machine; 0 if the launcher does not say
+    int32_t local =
+        0;  // the number of this process among those of its machine; 0 if the launcher does not say
 };
 
 // Returns the value of an environment variable; null: it is not set.

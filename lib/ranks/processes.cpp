@@ -229,10 +229,7 @@ Processes::Clock::time_point Processes::last_message(int32_t from) const noexcep
 void Processes::limit_silence(int32_t from, Clock::time_point since, milliseconds limit) {
     if (Clock::now() - std::max(since, last_message(from)) <= limit) return;
     // A process that is waited for may itself wait for one that stands still.
-    const int32_t silent = standing_still().value_or(from);
-    const double seconds = static_cast<double>(limit.count()) / 1000;
-    const std::string text = format_text("{} has not answered for {:g} s", name(silent), seconds);
-    end_waits(Error(Status::peer_lost, Reason::none, text), silent, text);
+    end_for_silence(standing_still().value_or(from), limit);
     require();
 }
 
@@ -323,8 +320,13 @@ void Processes::let_leader_go_first() const {
 void Processes::watch() {
     const milliseconds beat = std::min(options_.timeout / 8, k_longest_beat);
     Clock::time_point next_beat = Clock::now();
+    Clock::time_point listens_since = Clock::now();
+    Clock::time_point last_look = Clock::now();
     while (!is_stopping_ && !is_abandoned_) {
         try {
+            // If this process stood still itself, the others may have given signs of life that it has not read.
+            const Clock::time_point now = Clock::now();
+            if (now - std::exchange(last_look, now) > 2 * beat) listens_since = now;
             for (const int32_t p : ended_.wait(has_sends() ? k_busy_watch_pause : k_watch_pause))
                 look_at_end(p);
             if (is_stopping_ || is_abandoned_) break;
@@ -333,6 +335,7 @@ void Processes::watch() {
             if (has_left_ || Clock::now() < next_beat) continue;
             next_beat = Clock::now() + beat;
             send_beats();
+            look_for_silence(listens_since);
         } catch (...) {
             const Error error = current_error();
             end_waits(error, k_none, std::nullopt);
@@ -344,6 +347,22 @@ void Processes::send_beats() {
     for (int32_t p = 0; p < size_; ++p)
         if (p != process_ && !have_left_[p])
             post(p, k_notice_tag, bytes_of(make_notice(NoticeKind::lives, Status::ok, k_none, "")));
+}
+
+// Ends the waits if a process stands still, also if none waits for it: between two steps.
+void Processes::look_for_silence(Clock::time_point since) {
+    for (int32_t p = 0; p < size_; ++p) {
+        if (p == process_ || have_left_[p]) continue;
+        const Clock::time_point last_beat{Clock::duration(last_beats_[p].load())};
+        if (Clock::now() - std::max(since, last_beat) > options_.timeout)
+            end_for_silence(p, options_.timeout);
+    }
+}
+
+void Processes::end_for_silence(int32_t silent, milliseconds limit) {
+    const double seconds = static_cast<double>(limit.count()) / 1000;
+    const std::string text = format_text("{} has not answered for {:g} s", name(silent), seconds);
+    end_waits(Error(Status::peer_lost, Reason::none, text), silent, text);
 }
 
 void Processes::look_at_end(int32_t process) {

@@ -104,6 +104,8 @@ class Processes {
     void look_at_notices();
     void look_at_notice(int32_t p, uint64_t n_bytes);
     void send_beats();
+    void look_for_silence(Clock::time_point since);
+    void end_for_silence(int32_t silent, std::chrono::milliseconds limit);
     std::optional<int32_t> standing_still() const;
     void end_waits(const Error& error, int32_t lost, std::optional<std::string> text_for_others) noexcept;
 

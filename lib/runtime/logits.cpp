@@ -58,8 +58,10 @@ void Logits::project(const Side& last, const float* h, int64_t first, const Arch
                      backend::Group* ranks) {
     first_ = first;
     float* place = nullptr;
-    if (memory_) place = reinterpret_cast<float*>(memory_->data());
-    else if (output_.logits != nullptr) place = output_.logits + first * n_vocab_;
+    if (memory_)
+        place = reinterpret_cast<float*>(memory_->data());
+    else if (output_.logits != nullptr)
+        place = output_.logits + first * n_vocab_;
     const float* rows = h + first * architecture.shape.hidden;
     float* part = part_ ? reinterpret_cast<float*>(part_->data()) : place;
     architecture.project(last.backend, last.scratch, rows, count_of(first), part);

@@ -70,13 +70,14 @@ class Logits {
     void download(const Side& last, int64_t first, int64_t count, float* logits) const;
     void bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture);
 
-    const int64_t n_vocab_;                    // of all ranks
-    std::unique_ptr<backend::Memory> part_;    // this rank's logits of a group; null: it has all
-    std::unique_ptr<backend::Memory> memory_;  // of a group; null: the device works on host memory, or is not on rank 0
-    std::unique_ptr<TopKSpace> top_k_lists_;   // null: the device does not make them
-    StepOutput output_;                        // of the running step
-    int64_t n_wanted_ = 0;                     // of the last step
-    int64_t first_ = 0;                        // first row of the group that is in memory_
+    const int64_t n_vocab_;                  // of all ranks
+    std::unique_ptr<backend::Memory> part_;  // this rank's logits of a group; null: it has all
+    std::unique_ptr<backend::Memory>
+        memory_;  // of a group; null: the device works on host memory, or is not on rank 0
+    std::unique_ptr<TopKSpace> top_k_lists_;  // null: the device does not make them
+    StepOutput output_;                       // of the running step
+    int64_t n_wanted_ = 0;                    // of the last step
+    int64_t first_ = 0;                       // first row of the group that is in memory_
 };
 
 }  // namespace minim::runtime

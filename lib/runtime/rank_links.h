@@ -23,6 +23,9 @@ struct RankLinks {
     Transport* pipeline = nullptr;
     int32_t before = -1;
     int32_t after = -1;
+    // Compares the experts that the ranks of a group choose, row by row in every layer: for tests and debugging, since it exchanges as
+    // often as the layers do.
+    bool compares_choices = false;
 
     bool is_alone() const noexcept { return group == nullptr && pipeline == nullptr; }
     bool shares_heads() const noexcept { return group != nullptr && share.shares_heads(); }

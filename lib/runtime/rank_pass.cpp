@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/thread_pool.h"
 #include "runtime/shared_experts.h"
 
@@ -35,7 +36,7 @@ const backend::HostDevice* host_beside_devices(std::span<const Stage> stages) {
 }  // namespace
 
 RankPass::RankPass(std::span<const Stage> stages, Architecture architecture,
-                         std::span<const std::unique_ptr<ExpertPool>> pools)
+                   std::span<const std::unique_ptr<ExpertPool>> pools)
     : stages_(stages.begin(), stages.end()),
       architecture_(std::move(architecture)),
       pools_(pools),
@@ -151,6 +152,7 @@ void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t laye
     const backend::ExpertWeights& weights = architecture_.experts(layer);
     const int64_t n_used = architecture_.shape.n_expert_used;
     const int64_t hidden = architecture_.shape.hidden;
+    if (stage.choices != nullptr) compare_choices(stage, a, layer);
     if (stage.slots != nullptr) {
         a.backend.expert_slots(a.scratch, a.h, a.n, a.ids, n_used, weights, stage.slots);
         stage.group->share_slots(a.scratch, a.ids, a.n * n_used, hidden, stage.slots);
@@ -160,6 +162,33 @@ void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t laye
     const bool adds = stage.group == nullptr || stage.group->rank() == 0;
     a.backend.experts(a.scratch, a.h, a.n, a.ids, a.gates, n_used, weights, a.x, adds);
     if (stage.group != nullptr) stage.group->sum(a.scratch, a.x, a.n * hidden);
+}
+
+// Throws internal if the ranks of a group have not chosen the same experts. Each sums two halves of a hash of each row's choice over
+// the ranks, which float adds without rounding, and compares with its own.
+void RankPass::compare_choices(StageSpace& stage, const Activations& a, int64_t layer) const {
+    const int64_t n_used = architecture_.shape.n_expert_used;
+    std::vector<int32_t> ids(a.n * n_used);
+    a.backend.download(a.scratch, reinterpret_cast<std::byte*>(ids.data()),
+                       reinterpret_cast<const std::byte*>(a.ids), ids.size() * sizeof(ids[0]));
+    a.backend.wait(a.scratch);
+    std::vector<float> own;
+    for (int64_t row = 0; row < a.n; ++row) {
+        const uint64_t hash = hash_bytes(std::as_bytes(std::span(ids).subspan(row * n_used, n_used)));
+        own.push_back(static_cast<float>(hash & 0xFFFF));
+        own.push_back(static_cast<float>(hash >> 48));
+    }
+    const uint64_t bytes = float_bytes(a.n, 2);
+    auto* const device = reinterpret_cast<std::byte*>(stage.choices);
+    a.backend.upload(a.scratch, device, reinterpret_cast<const std::byte*>(own.data()), bytes);
+    stage.group->sum(a.scratch, stage.choices, 2 * a.n);
+    std::vector<float> sums(own.size());
+    a.backend.download(a.scratch, reinterpret_cast<std::byte*>(sums.data()), device, bytes);
+    a.backend.wait(a.scratch);
+    const auto n_ranks = static_cast<float>(stage.group->size());
+    for (size_t i = 0; i < own.size(); ++i)
+        if (sums[i] != n_ranks * own[i])
+            fail_internal("the ranks have chosen different experts for row {} in layer {}", i / 2, layer);
 }
 
 // Receives the residual stream from the pipeline's stage before this one.
@@ -324,7 +353,8 @@ void RankPass::compute(Step& step) const {
 }
 
 void RankPass::step(std::span<const StepRow> rows, size_t first_view, RankSpace& space,
-                    const StepOutput& output, const CancelToken* cancel, const LayerObserver& observer) const {
+                    const StepOutput& output, const CancelToken* cancel,
+                    const LayerObserver& observer) const {
     if (std::ssize(rows) > space.n_rows_)
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
     // A device works for some 60 us between two jobs of the host's threads: they would fall asleep in each layer.
@@ -340,8 +370,7 @@ void RankPass::step(std::span<const StepRow> rows, size_t first_view, RankSpace&
         const int64_t n = std::ssize(rows);
         const backend::Group* group = space.stages_.front().group.get();
         const bool may_record = links_.pipeline == nullptr && (group == nullptr || group->records());
-        const bool is_repeatable =
-            may_record && !observer && n_wanted == n && n <= backend::k_max_top_k_rows;
+        const bool is_repeatable = may_record && !observer && n_wanted == n && n <= backend::k_max_top_k_rows;
         Step step = {rows, first_view, space, cancel, observer, n_wanted, is_repeatable, n};
         std::deque<ExpertPool::Step> pool_steps;
         for (size_t s = 0; s < stages_.size(); ++s) {

@@ -27,7 +27,7 @@ class RankPass {
   public:
     // `pools` must outlive it: one for each stage, null if the stage shares no experts; empty: no stage does.
     RankPass(std::span<const Stage> stages, Architecture architecture,
-                std::span<const std::unique_ptr<ExpertPool>> pools = {});
+             std::span<const std::unique_ptr<ExpertPool>> pools = {});
     // Computes a rank's share of the layers of a shard. The transports of `links` must outlive it.
     RankPass(const Shard& shard, Architecture architecture, RankLinks links);
 
@@ -84,6 +84,7 @@ class RankPass {
     bool leaves_rows_out(int64_t layer, const Step& step) const;
     void go_on(const Step& step) const;
     void add_experts(StageSpace& stage, const Activations& a, int64_t layer) const;
+    void compare_choices(StageSpace& stage, const Activations& a, int64_t layer) const;
     void receive_rows(Step& step) const;
     void send_rows(Step& step) const;
     Activations activations(const StageSpace& stage, const Step& step) const {

@@ -19,7 +19,8 @@ uint64_t stage_bytes(const backend::StepLimits& limits) {
 
 // Returns the floats for each row that a rank of a group needs beside its activations.
 int64_t group_row_floats(const RankLinks& links, const backend::StepLimits& limits) {
-    return (links.shares_slots() ? limits.n_expert_used * limits.hidden : 0) + (links.shares_heads() ? 2 : 0);
+    const int64_t n_pairs = (links.shares_heads() ? 1 : 0) + (links.compares_choices ? 1 : 0);
+    return (links.shares_slots() ? limits.n_expert_used * limits.hidden : 0) + 2 * n_pairs;
 }
 
 uint64_t offloaded_bytes(const backend::StepLimits& limits) {
@@ -88,9 +89,10 @@ RankSpace::StageSpace RankSpace::make_stage(const Stage& stage, const backend::S
     space.rows.resize(n_rows_);
     if (links.shares_slots()) space.slots = take(limits.n_expert_used * limits.hidden);
     if (links.shares_heads()) space.squares = take(2);
+    if (links.compares_choices) space.choices = take(2);
     if (links.group != nullptr)
-        space.group = std::make_unique<HostGroup>(*space.backend, *links.group,
-                                                  group_limits(links, limits, n_rows_));
+        space.group =
+            std::make_unique<HostGroup>(*space.backend, *links.group, group_limits(links, limits, n_rows_));
     return space;
 }
 

@@ -85,6 +85,7 @@ class RankSpace {
         // or null, and the sums of squares of heads, [n_rows, 2], or null.
         std::unique_ptr<backend::Group> group;
         float *slots, *squares;
+        float* choices;  // [n_rows, 2], to compare what the ranks choose; null: they are not compared
 
         Side side() const noexcept { return {*backend, *scratch}; }
         ExpertSpace& experts_on(const backend::Backend& device);
@@ -95,7 +96,8 @@ class RankSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Scratch> scratch;
     };
-    StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits, const RankLinks& links) const;
+    StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits,
+                          const RankLinks& links) const;
     ExpertSpace make_experts(const StageSpace& stage, const Offloaded& offloaded,
                              const backend::StepLimits& limits);
     backend::Scratch& stream_on(const backend::Backend& device, const backend::StepLimits& limits);

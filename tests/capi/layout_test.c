@@ -69,7 +69,11 @@ FIELD(minim_model_params, fit_n_ubatch, 156);
 FIELD(minim_model_params, expert_profile, 160);
 FIELD(minim_model_params, fit_requests, 168);
 FIELD(minim_model_params, chat_template, 176);
-SIZE(minim_model_params, 184);
+FIELD(minim_model_params, tensor_parallel, 184);
+FIELD(minim_model_params, expert_parallel, 188);
+FIELD(minim_model_params, pipeline_parallel, 192);
+FIELD(minim_model_params, rank_timeout_ms, 196);
+SIZE(minim_model_params, 200);
 
 FIELD(minim_expert_cache, reserved, 4);
 FIELD(minim_expert_cache, n_places, 8);
@@ -106,7 +110,10 @@ FIELD(minim_model_info, rope_theta, 88);
 FIELD(minim_model_info, name, 96);
 FIELD(minim_model_info, backend, 104);
 FIELD(minim_model_info, placement, 112);
-SIZE(minim_model_info, 120);
+FIELD(minim_model_info, process, 120);
+FIELD(minim_model_info, n_processes, 124);
+FIELD(minim_model_info, n_ranks, 128);
+SIZE(minim_model_info, 136);
 
 FIELD(minim_device_memory, first_layer, 4);
 FIELD(minim_device_memory, n_layer, 8);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stored models on several ranks of this process, each on a CPU backend of its own, against one rank: divided experts give its
 // bits; divided heads give its logits up to rounding, and the same greedy text.
+#include "placement/ranks.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +12,6 @@
 
 #include "models.h"
 #include "placement/backends.h"
-#include "placement/ranks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -25,7 +26,7 @@ std::shared_ptr<const model::Model> model_on_ranks(const StoredModel& stored, co
                                                    int64_t n_ranks, std::string_view kind = "cpu",
                                                    model::OpenOptions options = {}) {
     static const Logger silent;
-    placement::RankOptions ranks = {.request = request, .log = &silent};
+    placement::RankOptions ranks = {.request = request, .compares_choices = true, .log = &silent};
     for (int64_t r = 0; r < n_ranks; ++r)
         ranks.devices.push_back(
             placement::make_backend(kind, std::make_shared<ThreadPool>(1), active_cpu_level()));

@@ -1,80 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shares of a layer that ranks compute: on a simulated device they have the bits of the CPU.
-#include <cmath>
-#include <cstring>
+// Models on simulated devices that share every layer. Divided experts give the CPU's logits, bit for bit; any rank may fail.
+#include "placement/ranks.h"
 
+#include "runtime/step_space.h"
 #include "sim/devices.h"
+#include "sim/placement_checks.h"
 #include "support/catch.h"
-#include "support/rank_operations.h"
+#include "support/helpers.h"
+#include "support/requests.h"
 
 namespace minim::test {
 namespace {
 
-using backend::ExpertStack;
-using backend::ExpertWeights;
+using placement::ParallelRequest;
 
-constexpr int64_t k_experts = 6;
-constexpr int64_t k_hidden = 48;
-constexpr int64_t k_ff = 32;
+const Logger k_silent;
 
-bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+std::shared_ptr<const model::Model> model_on_ranks(const Devices& devices, const ParallelRequest& request,
+                                                   model::OpenOptions options = {},
+                                                   const std::string& path = bundled_model_path()) {
+    placement::RankOptions ranks = {
+        .request = request, .devices = {devices.begin(), devices.end()}, .log = &k_silent};
+    const model::Model::Place place = placement::place_on_ranks(ranks, options);
+    return std::make_shared<const model::Model>(path, place, options, k_silent);
 }
 
-// The experts of a layer in F32, in the device's memory.
-ExpertWeights put_float_experts(RankDevice& on) {
-    const auto stack = [&](uint32_t seed, int64_t rows, int64_t cols) {
-        ExpertStack s;
-        for (int64_t e = 0; e < k_experts; ++e) {
-            const std::vector<float> matrix =
-                random_floats(seed + static_cast<uint32_t>(e), rows * cols, 1.0F);
-            s.expert.push_back(reinterpret_cast<const std::byte*>(on.put(matrix)));
-            s.scale.push_back(1.0F + 0.25F * static_cast<float>(e));
-        }
-        s.format = Format::f32;
-        s.rows = rows;
-        s.cols = cols;
-        s.row_bytes = cols * static_cast<int64_t>(sizeof(float));
-        return s;
-    };
-    return {stack(20, k_ff, k_hidden), stack(40, k_ff, k_hidden), stack(60, k_hidden, k_ff)};
+std::shared_ptr<const model::Model> with_divided_experts(const Devices& devices,
+                                                         const model::OpenOptions& options = {}) {
+    return model_on_ranks(devices, {.experts = std::ssize(devices)}, options);
 }
 
 }  // namespace
 
-TEST_CASE("ranks of simulated devices: divided heads have the bits of the CPU") {
-    const sim::SimBackend device(0, {});
-    const auto cpu = cpu_backend();
-    const HeadRows rows(67, 8, 4, 32, Format::f16);
-    for (const int64_t n_ranks : {0, 1, 2, 4}) {
-        INFO(n_ranks << " ranks");
-        CHECK(has_same_bits(attend_on_ranks(device, rows, n_ranks, 20),
-                            attend_on_ranks(*cpu, rows, n_ranks, 20)));
+TEST_CASE("simulated devices that divide the experts give the CPU's logits, bit for bit") {
+    const std::vector<int32_t> ids = some_ids(70);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
+    for (const size_t n : {2, 3, 4}) {
+        const Devices devices = make_devices(n);
+        const auto model = with_divided_experts(devices);
+        for (const size_t chunk : {70, 13, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+        for (const auto& device : devices) CHECK_FALSE(is_empty({device}));
     }
 }
 
-TEST_CASE("ranks of simulated devices: divided experts have the bits of the CPU") {
-    const sim::SimBackend device(0, {});
-    const auto cpu = cpu_backend();
-    for (const int64_t n : {1, 9}) {
-        const ExpertRows rows(n, 3, k_experts, k_hidden);
-        const backend::StepLimits limits = {
-            .n_rows = n, .hidden = k_hidden, .n_expert = k_experts, .n_expert_used = 3, .expert_ff = k_ff};
-        RankDevice on_sim(device, limits);
-        RankDevice on_cpu(*cpu, limits);
-        const ExpertWeights of_sim = put_float_experts(on_sim);
-        const ExpertWeights of_cpu = put_float_experts(on_cpu);
-        for (const int64_t n_groups : {1, 2, 3}) {
-            INFO(n << " rows, " << n_groups << " groups");
-            CHECK(has_same_bits(experts_on_ranks(on_sim, of_sim, rows, n_groups, n),
-                                experts_on_ranks(on_cpu, of_cpu, rows, n_groups, n)));
-        }
-        const std::vector<float> nothing(rows.before.size(), NAN);
-        const auto none = [](int64_t) { return false; };
-        CHECK(has_same_bits(experts_on_rank(on_sim, of_sim, rows, none, rows.before, true, n), rows.before));
-        CHECK(has_same_bits(experts_on_rank(on_sim, of_sim, rows, none, nothing, false, n),
-                            std::vector<float>(nothing.size())));
+TEST_CASE("on divided experts, texts, states, requests, threads and cancelling work as on one device") {
+    const Devices devices = make_devices(3);
+    {
+        const auto model = with_divided_experts(devices);
+        check_texts(model);
+        check_states(model);
+        check_threads(model);
+        check_cancelled_evaluation(model);
+        engine::Engine engine(model, engine_params(), k_silent);
+        check_requests(engine);
     }
+    CHECK(is_empty(devices));
+    check_cancelled_loads(
+        devices, [&](const model::OpenOptions& options) { return with_divided_experts(devices, options); });
+}
+
+TEST_CASE("simulated devices that divide heads give the same logits in any chunks, near the CPU's") {
+    const std::vector<int32_t> ids = some_ids(70);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
+    const Devices devices = make_devices(2);
+    const auto model = model_on_ranks(devices, {.tensor = 2});
+    const std::vector<float> whole = logits_on(model, ids, 70);
+    for (const size_t chunk : {13, 1}) CHECK(logits_on(model, ids, chunk) == whole);
+    REQUIRE(whole.size() == expected.size());
+    float largest = 0.0F;
+    for (size_t i = 0; i < whole.size(); ++i) largest = std::max(largest, std::abs(whole[i] - expected[i]));
+    CHECK(largest > 0.0F);
+    CHECK(largest < 0.4F);
+    // Each device has half of the KV cache.
+    engine::Session session = make_session(model, 640);
+    const auto kv = [&](size_t d) { return devices[d]->memory().used(backend::MemoryUse::kv); };
+    CHECK(kv(0) == kv(1));
+    // Simulated devices round blocks of memory up.
+    CHECK(kv(0) + kv(1) >= session.kv_bytes());
+    CHECK(kv(0) + kv(1) < session.kv_bytes() + session.kv_bytes() / 8);
+}
+
+TEST_CASE(
+    "whatever fails on one of several ranks is an error with its device's name, and nothing stays behind") {
+    for (const ParallelRequest& request : {ParallelRequest{.experts = 2}, ParallelRequest{.tensor = 2}}) {
+        for (const size_t failing : {0, 1}) {
+            INFO("tensor " << request.tensor << ", device " << failing << " fails");
+            const auto make = [&](const sim::Options& options) {
+                Devices devices = make_devices(2);
+                devices[failing] =
+                    std::make_shared<const sim::SimBackend>(static_cast<int32_t>(failing), options);
+                return devices;
+            };
+            const auto use = [&](const Devices& devices) {
+                const auto model = model_on_ranks(devices, request);
+                engine::Session session = make_session(model, 70);
+                all_logits(session, some_ids(5), 5);
+                all_logits(session, some_ids(1), 1);
+            };
+            const Failures failures = fail_at_each("sim:" + std::to_string(failing), make, use);
+            CHECK(failures.allocations >= 3);
+            CHECK(failures.transfers >=
+                  2 * 3 * 2);  // of a sum or slots of three layers in two steps, there and back
+            CHECK(failures.operations >= 2 * 3 * 4);
+        }
+    }
+}
+
+TEST_CASE("what is not possible with ranks is refused by name") {
+    const Devices devices = make_devices(3);
+    expect_error(Status::invalid, "2 KV heads cannot be divided among 3 ranks",
+                 [&] { model_on_ranks(devices, {.tensor = 3}); });
+    expect_error(Status::invalid, "1 process with 3 devices is 3 ranks, not 2",
+                 [&] { model_on_ranks(devices, {.experts = 2}); });
+    placement::Machine machine = machine_of({devices[0], devices[1]});
+    const auto refuse = [&](const placement::Request& request, std::string_view what) {
+        expect_error(Status::invalid, what, [&] { placement::rank_devices(request, machine); });
+    };
+    refuse({.shares = {2.0, 1.0}}, "uneven shares");
+    refuse({.n_device_layers = 2}, "a number of layers on the devices");
+    refuse({.overrides = "exps=cpu"}, "experts on another device");
+    refuse({.n_host_experts = 1}, "experts in the host's memory");
+    refuse({.cache_bytes = 1 << 20}, "a cache of experts");
+    CHECK(placement::rank_devices({.shares = {1.0, 1.0}}, machine).size() == 2);
+    CHECK(is_empty(devices));
 }
 
 }  // namespace minim::test

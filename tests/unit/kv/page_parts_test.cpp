@@ -94,16 +94,16 @@ TEST_CASE("a page in parts is read and copied as it was written") {
         int n_reads;  // of other processes, for one page
     };
     const PagePart all = part_with(0, 3, 0, 4);
-    const Division division = GENERATE_COPY(
-        Division{{all}, {}, 0}, Division{{part_with(0, 3, 0, 2), part_with(0, 3, 2, 2)}, {}, 0},
-        Division{{part_with(0, 3, 0, 1)},
-                 {{part_with(0, 3, 1, 1)}, {part_with(0, 3, 2, 1)}, {part_with(0, 3, 3, 1)}},
-                 3},
-        Division{{part_with(1, 2, 0, 4)}, {{part_with(0, 1, 0, 4)}}, 1},
-        Division{{part_with(0, 3, 0, 1), part_with(0, 3, 1, 1)},
-                 {{part_with(0, 3, 2, 1), part_with(0, 3, 3, 1)}},
-                 1},
-        Division{{all}, {{all}, {all}}, 0});
+    const Division division =
+        GENERATE_COPY(Division{{all}, {}, 0}, Division{{part_with(0, 3, 0, 2), part_with(0, 3, 2, 2)}, {}, 0},
+                      Division{{part_with(0, 3, 0, 1)},
+                               {{part_with(0, 3, 1, 1)}, {part_with(0, 3, 2, 1)}, {part_with(0, 3, 3, 1)}},
+                               3},
+                      Division{{part_with(1, 2, 0, 4)}, {{part_with(0, 1, 0, 4)}}, 1},
+                      Division{{part_with(0, 3, 0, 1), part_with(0, 3, 1, 1)},
+                               {{part_with(0, 3, 2, 1), part_with(0, 3, 3, 1)}},
+                               1},
+                      Division{{all}, {{all}, {all}}, 0});
     FakeProcesses others(division.elsewhere);
     kv::PageParts parts = {.here = division.here, .elsewhere = division.elsewhere};
     if (!division.elsewhere.empty()) parts.remote = &others;
