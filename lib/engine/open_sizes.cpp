@@ -47,7 +47,8 @@ class Memories {
         std::map<const Backend*, uint64_t> page_bytes;
         for (size_t s = 0; s < model.placement().stages().size(); ++s) {
             const runtime::Stage& stage = model.placement().stages()[s];
-            const KvLayout part = kv::layout_of(model::page_part_of(model.placement().shards()[s], model.config()), layout);
+            const KvLayout part =
+                kv::layout_of(model::page_part_of(model.placement().shards()[s], model.config()), layout);
             page_bytes[stage.is_on_host() ? nullptr : stage.backend.get()] +=
                 static_cast<uint64_t>(part.page_bytes());
             hosts_.insert(stage.host());
@@ -108,8 +109,7 @@ class Memories {
     // Returns the bytes of steps and of logits in each place.
     std::map<const Backend*, uint64_t> work_bytes(const EngineSizes& sizes) const {
         const model::Config& config = model_.config();
-        const auto of_steps =
-            runtime::step_bytes(model_.forward(), sizes.n_rows, sizes.n_context);
+        const auto of_steps = runtime::step_bytes(model_.forward(), sizes.n_rows, sizes.n_context);
         std::map<const Backend*, uint64_t> bytes;
         const int64_t n_logits = std::min(sizes.n_rows, sizes.n_requests + n_logits_rows_);
         bytes[nullptr] = static_cast<uint64_t>(n_logits * config.n_vocab) * sizeof(float);

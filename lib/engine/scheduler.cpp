@@ -14,9 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, int64_t n_context,
                      int64_t n_logits_rows)
-    : model_(std::move(model)),
-      n_context_(n_context),
-      space_(model_->forward(), n_rows, n_context) {
+    : model_(std::move(model)), n_context_(n_context), space_(model_->forward(), n_rows, n_context) {
     reserve_logits(n_logits_rows);
     rows_.reserve(n_rows);
 }

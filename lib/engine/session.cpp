@@ -95,10 +95,10 @@ std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional
     for (const runtime::Shard& shard : model.placement().shards())
         parts.here.push_back(model::page_part_of(shard, model.config()));
     parts.remote = model.net().leader.get();
-    for (const std::vector<runtime::Shard>& process : model.net().elsewhere) {
-        parts.elsewhere.emplace_back();
+    for (const std::vector<runtime::Shard>& process : model.net().other_shards) {
+        parts.remote_parts.emplace_back();
         for (const runtime::Shard& shard : process)
-            parts.elsewhere.back().push_back(model::page_part_of(shard, model.config()));
+            parts.remote_parts.back().push_back(model::page_part_of(shard, model.config()));
     }
     return std::make_shared<kv::PagePool>(layout, std::move(parts));
 }

@@ -35,7 +35,9 @@ PagePool::PagePool(const KvLayout& layout, std::vector<DeviceLayers> parts)
     : PagePool(layout, parts_with(parts, layout)) {}
 
 PagePool::PagePool(const KvLayout& layout, PageParts parts)
-    : store_(layout, std::move(parts.here)), remote_(parts.remote), elsewhere_(std::move(parts.elsewhere)) {
+    : store_(layout, std::move(parts.here)),
+      remote_(parts.remote),
+      remote_parts_(std::move(parts.remote_parts)) {
     if (remote_ != nullptr) number_ = remote_->make_pool(layout);
 }
 
@@ -139,12 +141,12 @@ Page PagePool::take() noexcept {
 }
 
 std::span<const PagePart> PagePool::parts_of(int32_t process) const noexcept {
-    return process == 0 ? store_.parts() : elsewhere_[process - 1];
+    return process == 0 ? store_.parts() : remote_parts_[process - 1];
 }
 
 void PagePool::read(const Page& page, std::byte* out) const {
     std::vector<const PagePart*> known;  // parts that are read already: others may have copies of them
-    for (int32_t process = 0; process <= std::ssize(elsewhere_); ++process) {
+    for (int32_t process = 0; process <= std::ssize(remote_parts_); ++process) {
         const std::span<const PagePart> parts = parts_of(process);
         const auto is_new = [&](const PagePart& part) {
             return std::ranges::none_of(known,
@@ -168,7 +170,7 @@ void PagePool::read(const Page& page, std::byte* out) const {
 }
 
 void PagePool::write(const Page& page, const std::byte* bytes) const {
-    for (int32_t process = 0; process <= std::ssize(elsewhere_); ++process) {
+    for (int32_t process = 0; process <= std::ssize(remote_parts_); ++process) {
         const std::span<const PagePart> parts = parts_of(process);
         std::vector<std::byte> taken;
         for (size_t i = 0; i < parts.size(); ++i) {

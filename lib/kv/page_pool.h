@@ -37,7 +37,7 @@ struct DeviceLayers {
 struct PageParts {
     std::vector<PagePart> here;
     RemotePages* remote = nullptr;  // null: there are no other processes; else it must outlive the pool
-    std::vector<std::vector<PagePart>> elsewhere = {};  // by process, from process 1 on
+    std::vector<std::vector<PagePart>> remote_parts = {};  // of other processes, from process 1 on
 };
 
 // Any thread.
@@ -110,7 +110,7 @@ class PagePool {
 
     PageStore store_;
     RemotePages* const remote_;  // null: there are no other processes
-    const std::vector<std::vector<PagePart>> elsewhere_;
+    const std::vector<std::vector<PagePart>> remote_parts_;
     uint32_t number_ = 0;
     mutable std::mutex mutex_;
     std::vector<Slab> slabs_;  // by number; a freed slab stays as an empty entry

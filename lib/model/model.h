@@ -36,7 +36,7 @@ struct RankNet {
     std::vector<runtime::RankLinks> links;                        // of each rank of this process
     // Of the process that plans the steps; null: there are no other processes, or this is one of them.
     std::shared_ptr<ranks::Leader> leader;
-    std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
+    std::vector<std::vector<runtime::Shard>> other_shards;  // by process, from process 1 on; without backends
     // Checks, with all ranks together, that exchanges work. Called once the weights are loaded.
     std::function<void(const RankNet& net, const runtime::Placement& placement)> test;
     std::vector<std::string> names;  // of all ranks: "rank 1 (cuda:1)", "rank 1 (cpu on HOST)"

@@ -180,7 +180,7 @@ RankNet net_of_processes(const RankOptions& ranks, const ParallelPlan& plan,
     }
     if (process > 0) return net;
     for (int32_t p = 1; p < net.processes->size(); ++p)
-        net.elsewhere.push_back(shards_of(plan, placement.n_layer(), p, n_devices));
+        net.other_shards.push_back(shards_of(plan, placement.n_layer(), p, n_devices));
     net.leader = std::make_shared<ranks::Leader>(*net.processes);
     return net;
 }

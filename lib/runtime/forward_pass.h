@@ -59,7 +59,7 @@ class ForwardPass {
     const std::vector<std::unique_ptr<RankPass>> ranks_;
     RemoteRanks* const remote_ = nullptr;
     const std::unique_ptr<RankThreads> threads_;  // of the ranks from the second one on; null: there are none
-    mutable std::mutex mutex_;                    // held during a step of several ranks
+    mutable std::mutex mutex_;                    // locked during a step of several ranks
 };
 
 }  // namespace minim::runtime

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shares of a layer that ranks compute: on a simulated device they have the bits of the CPU.
+#include "support/rank_operations.h"
+
 #include <cmath>
 #include <cstring>
 
 #include "sim/devices.h"
 #include "support/catch.h"
-#include "support/rank_operations.h"
 
 namespace minim::test {
 namespace {

@@ -90,7 +90,7 @@ PagePart part_with(int64_t first_layer, int64_t n_layer, int64_t first_head, int
 TEST_CASE("a page in parts is read and copied as it was written") {
     struct Division {
         std::vector<PagePart> here;
-        std::vector<std::vector<PagePart>> elsewhere;
+        std::vector<std::vector<PagePart>> remote_parts;
         int n_reads;  // of other processes, for one page
     };
     const PagePart all = part_with(0, 3, 0, 4);
@@ -104,9 +104,9 @@ TEST_CASE("a page in parts is read and copied as it was written") {
                                {{part_with(0, 3, 2, 1), part_with(0, 3, 3, 1)}},
                                1},
                       Division{{all}, {{all}, {all}}, 0});
-    FakeProcesses others(division.elsewhere);
-    kv::PageParts parts = {.here = division.here, .elsewhere = division.elsewhere};
-    if (!division.elsewhere.empty()) parts.remote = &others;
+    FakeProcesses others(division.remote_parts);
+    kv::PageParts parts = {.here = division.here, .remote_parts = division.remote_parts};
+    if (!division.remote_parts.empty()) parts.remote = &others;
     {
         kv::PagePool pool(k_whole, parts);
         pool.reserve(2);
@@ -125,13 +125,13 @@ TEST_CASE("a page in parts is read and copied as it was written") {
         pool.release(two, false);
         CHECK(others.slabs.empty());
     }
-    CHECK(others.n_ended_ == (division.elsewhere.empty() ? 0 : 1));
+    CHECK(others.n_ended_ == (division.remote_parts.empty() ? 0 : 1));
 }
 
 TEST_CASE("slabs have the same numbers in all processes, and a refusal leaves none behind") {
     const PagePart all = part_with(0, 3, 0, 4);
     FakeProcesses others({{all}});
-    kv::PagePool pool(k_whole, {.here = {all}, .remote = &others, .elsewhere = {{all}}});
+    kv::PagePool pool(k_whole, {.here = {all}, .remote = &others, .remote_parts = {{all}}});
     pool.keep_pages(1);
     pool.reserve(3);
     CHECK(others.slabs == std::vector<int32_t>{0, 1});
