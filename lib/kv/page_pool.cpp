@@ -66,6 +66,8 @@ int32_t PagePool::name_slab() {
 }
 
 void PagePool::make_slab(int64_t n, bool stays, int64_t n_to_reserve) {
+    // First, since it checks whether there is room for so many pages; outside the lock, since prefaulting takes time.
+    PageStore::Slab memory = store_.allocate(n);
     Slab slab;
     slab.stays = stays;
     slab.is_named = true;
@@ -75,8 +77,7 @@ void PagePool::make_slab(int64_t n, bool stays, int64_t n_to_reserve) {
     for (int64_t i = 0; i < n; ++i) slab.free[i] = static_cast<int32_t>(n - 1 - i);
     const int32_t number = name_slab();
     try {
-        // Outside the lock: prefaulting takes time.
-        store_.add(number, store_.allocate(n));
+        store_.add(number, std::move(memory));
         if (remote_ != nullptr) remote_->add_slab(number_, number, n);
     } catch (...) {
         store_.drop(number);
