@@ -87,6 +87,7 @@ backend::DeviceInfo device(int32_t index) {
         return info;
     }
     info.description = properties.name;
+    info.generation = format_text("sm_{}{}", properties.major, properties.minor);
     info.memory_bytes = properties.totalGlobalMem;
     if (properties.major < k_oldest_major) {
         info.why_not = format_text("no kernels for compute capability {}.{}, {}.0 is the oldest",

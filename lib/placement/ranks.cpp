@@ -8,7 +8,9 @@
 #include <sstream>
 #include <utility>
 
+#include "base/cpu_features.h"
 #include "base/format_text.h"
+#include "placement/devices.h"
 #include "placement/plugins.h"
 #include "ranks/hello.h"
 #include "ranks/launcher.h"
@@ -38,6 +40,17 @@ std::vector<DeviceBudget> devices_for(const ParallelRequest& request, std::vecto
     return {usable.begin() + first, usable.begin() + first + n};
 }
 
+namespace {
+
+// Returns the generation of a device by its name; empty: not known.
+std::string generation_of(std::string_view name) {
+    for (const backend::DeviceInfo& info : list_devices(active_cpu_level()))
+        if (info.name == name) return info.generation;
+    return {};
+}
+
+}  // namespace
+
 RankDevices rank_devices(const Request& request, const Machine& machine) {
     const auto refuse = [&](bool is_asked, std::string_view what) {
         if (is_asked)
@@ -60,6 +73,15 @@ RankDevices rank_devices(const Request& request, const Machine& machine) {
             fail(Status::invalid,
                  "{} and {} are devices of different kinds, which cannot be ranks of one model",
                  devices.front()->name(), device->name());
+    // Ranks must choose the same experts, so the last bits matter.
+    const std::string generation = generation_of(devices.front()->name());
+    for (const auto& device : devices) {
+        const std::string other = generation_of(device->name());
+        if (other != generation)
+            fail(Status::invalid,
+                 "{} is {} and {} is {}: devices of different generations cannot be ranks of one model",
+                 devices.front()->name(), generation, device->name(), other);
+    }
     return devices;
 }
 
@@ -140,6 +162,7 @@ ranks::Hello hello_of(const RankOptions& ranks, const ParallelPlan& plan, uint64
         hello.device_kind = name.substr(0, name.find(':'));
         hello.device_names.append(hello.device_names.empty() ? "" : ",").append(name);
     }
+    hello.compute_capability = generation_of(ranks.devices.front()->name());
     ranks::set_cores(hello);
     return hello;
 }
