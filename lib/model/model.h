@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/group.h"
 #include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -31,9 +32,12 @@ namespace minim::model {
 
 // What connects the ranks of a model, if its placement has ranks. Members end in the opposite order.
 struct RankNet {
-    std::shared_ptr<ranks::Processes> processes;  // null: all ranks are in this process
+    std::shared_ptr<ranks::Processes> processes;                  // null: all ranks are in this process
     std::vector<std::unique_ptr<runtime::Transport>> transports;  // that the links use
-    std::vector<runtime::RankLinks> links;                        // of each rank of this process
+    // Of each rank of this process, if its devices are connected directly.
+    std::vector<std::unique_ptr<backend::GroupChannel>> channels;
+    std::vector<std::unique_ptr<backend::GroupLink>> direct;
+    std::vector<runtime::RankLinks> links;  // of each rank of this process
     // Of the process that plans the steps; null: there are no other processes, or this is one of them.
     std::shared_ptr<ranks::Leader> leader;
     std::vector<std::vector<runtime::Shard>> elsewhere;  // by process, from process 1 on; without backends
@@ -126,12 +130,12 @@ class Model {
     RankNet net_;
     std::vector<std::vector<weights::WeightSpec>> rank_specs_;  // a rank; empty: the placement has no ranks
     std::vector<Config> rank_configs_;                          // like rank_specs_
-    std::vector<uint8_t> absent_;                               // [rank, n_expert]: 1 for experts of other ranks
+    std::vector<uint8_t> absent_;                     // [rank, n_expert]: 1 for experts of other ranks
     std::vector<weights::DeviceWeights> parts_;       // a shard
     std::vector<weights::PlacedWeights> placed_;      // a shard
     std::vector<weights::WeightBytes> weight_bytes_;  // a shard
-    std::vector<Weights> weights_;  // a rank; one if the placement has no ranks
-    std::optional<weights::Reader> reader_;                    // of pools
+    std::vector<Weights> weights_;                    // a rank; one if the placement has no ranks
+    std::optional<weights::Reader> reader_;           // of pools
     std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage
     std::optional<runtime::ForwardPass> forward_;
 };
