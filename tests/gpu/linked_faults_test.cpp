@@ -87,7 +87,7 @@ TEST_CASE("links: a library that lacks a function is not used") {
     const Setting other("MINIM_NCCL_LIBRARY", "libc.so.6");
     std::string why_not;
     CHECK(cuda::nccl::open(why_not) == nullptr);
-    CHECK(contains(why_not, "libc.so.6 has no ncclGetVersion"));
+    CHECK(contains(why_not, "libnccl.so.2 has no ncclGetVersion"));
 }
 
 TEST_CASE("links: NCCL is found in the folder that the environment names, if the loader knows none") {
