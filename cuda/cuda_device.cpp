@@ -2,12 +2,16 @@
 #include "cuda/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/format_text.h"
 #include "cuda/batch.h"
 #include "cuda/exact/operations.h"
 #include "cuda/exchange.h"
+#include "cuda/group_link.h"
 
 namespace minim::cuda {
 namespace {
@@ -22,6 +26,15 @@ constexpr int64_t k_patience_a_row = 50 * k_millisecond;
 // The most rows that a kernel hands to the host. For more rows copies are faster, but they take longer to start and are
 // not recorded.
 constexpr int64_t k_max_posted_rows = 64;
+
+// How a stream that waits for other ranks is waited for: a step takes some milliseconds.
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::microseconds k_spin{50};
+constexpr std::chrono::microseconds k_yield{2000};
+constexpr std::chrono::microseconds k_nap{50};
+constexpr std::chrono::milliseconds k_look_interval{1};
+// How long work that has been ended may go on.
+constexpr std::chrono::seconds k_stuck_limit{5};
 
 class PinnedRange : public backend::Pinned {
   public:
@@ -99,9 +112,43 @@ void CudaDevice::synchronize(Scratch& scratch) const {
     wait(scratch);
 }
 
+// Waits for the work of a stream. Work that waits for other ranks may never end: then it is ended, and the error of the exchange is thrown.
+// Returns the error of the work.
+const char* CudaDevice::wait_for(Stream& s) const {
+    if (s.watch == nullptr) return runtime::synchronize(index_, s.stream);
+    const Clock::time_point start = Clock::now();
+    Clock::time_point next_look = start;
+    std::optional<Error> error;
+    Clock::time_point end;  // of the work, if there is an error
+    const char* why = nullptr;
+    for (bool is_done = false; !is_done;) {
+        why = runtime::query(index_, s.stream, is_done);
+        const Clock::time_point now = Clock::now();
+        if (error && !is_done && now > end) {
+            s.is_stuck = true;
+            note("its work for other ranks does not end");
+            throw Error(*error);
+        }
+        // Once more at the end: an exchange that was ended has left garbage.
+        if (!error && (is_done || now >= next_look)) {
+            error = s.watch->look(now - start, s.limits.n_rows);
+            end = now + k_stuck_limit;
+            next_look = now + k_look_interval;
+        }
+        if (is_done || now - start < k_spin) continue;
+        if (now - start < k_yield) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(k_nap);
+        }
+    }
+    if (error) throw Error(*error);
+    return why;
+}
+
 void CudaDevice::wait(Scratch& scratch) const {
     Stream& s = own(scratch);
-    note(s, runtime::synchronize(index_, s.stream));
+    note(s, wait_for(s));
     check_alive();
     if (const char* why = std::exchange(s.error, nullptr)) fail_on_device(name_, Status::internal, "{}", why);
     if (s.host_is_late != nullptr && std::atomic_ref(*s.host_is_late).load() != fast::k_flag_clear)
@@ -158,6 +205,11 @@ std::unique_ptr<Scratch> CudaDevice::reserve(const backend::StepLimits& limits) 
     stream->stream = runtime::make_stream(index_);
     if (stream->stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");
     return stream;
+}
+
+std::unique_ptr<backend::GroupLink> CudaDevice::connect(backend::GroupChannel& channel,
+                                                        std::string& remark) const {
+    return connect_devices(*this, channel, adds_in_rank_order(), remark);
 }
 
 std::unique_ptr<backend::Exchange> CudaDevice::make_exchange(const backend::StepLimits& limits,
@@ -222,7 +274,7 @@ void CudaDevice::put_batch(Stream& s, std::span<const int32_t> ids, std::span<co
                            int64_t n_head, int64_t n_head_kv) const {
     if (is_known(s, ids, rows)) return;
     launch_all(s);
-    if (!s.batch.rows.empty()) note(s, runtime::synchronize(index_, s.stream));
+    if (!s.batch.rows.empty()) note(s, wait_for(s));
     const int64_t bytes = lay_out(s, ids, rows, n_head, n_head_kv);
     copy_later(s, Way::to_device, s.work.tables, s.batch.host_tables, static_cast<uint64_t>(bytes));
 }

@@ -100,7 +100,27 @@ class CudaDevice : public backend::Backend {
                  const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
                  int64_t hidden, float* out) const override;
 
+    std::unique_ptr<backend::GroupLink> connect(backend::GroupChannel& channel,
+                                                std::string& remark) const override;
+
+    // ---- for the groups of ranks ----
+
+    int32_t index() const noexcept { return index_; }
+    // Calls start(stream), which starts work that may write an operation's input and that waits for other ranks, after all
+    // operations so far.
+    template <typename Start>
+    void start_in(Scratch& scratch, PeerWatch* watch, const Start& start) const {
+        Stream& s = to_write(scratch);
+        s.watch = watch;
+        launch(s, [&] { start(s.stream); });
+    }
+    void copy_in(Scratch& scratch, float* to, const float* from, int64_t count) const {
+        copy_later(own(scratch), Way::on_device, to, from, static_cast<uint64_t>(count) * sizeof(float));
+    }
+
   protected:
+    // Returns whether sums over ranks have to be added in rank order.
+    virtual bool adds_in_rank_order() const noexcept { return true; }
     // Launches the operations that have been called and not been launched yet.
     virtual void launch_all(Stream&) const {}
     // Takes the stream's work space.
@@ -155,6 +175,7 @@ class CudaDevice : public backend::Backend {
     void put(Stream& stream, T* to, std::span<const T> from) const {
         copy_later(stream, Way::to_device, to, from.data(), from.size_bytes());
     }
+    const char* wait_for(Stream& stream) const;
     void put_batch(Stream& stream, std::span<const int32_t> ids, std::span<const backend::KvRow> rows,
                    int64_t n_head, int64_t n_head_kv) const;
 

@@ -22,13 +22,17 @@ DebugSwitches parse_debug_switches(std::string_view words) {
             switches.record = false;
         } else if (word == "no-library") {
             switches.library = false;
+        } else if (word == "no-nccl") {
+            switches.nccl = false;
+        } else if (word == "no-peer-sum") {
+            switches.peer_sum = false;
         } else if (word == "sync") {
             switches.sync = true;
             switches.record = false;  // a stream that is being recorded cannot be waited for
         } else if (!word.empty()) {
             fail(Status::invalid,
                  "MINIM_CUDA_DEBUG: '{}' is not one of no-early, no-prefetch, no-fold, no-record, "
-                 "no-library, sync",
+                 "no-library, no-nccl, no-peer-sum, sync",
                  word);
         }
     }

@@ -14,6 +14,8 @@ struct DebugSwitches {
     bool fold = true;      // no-fold: the norm of a row is a kernel of its own
     bool record = true;    // no-record: every step is launched kernel by kernel
     bool library = true;   // no-library: cuBLASLt is not used
+    bool nccl = true;      // no-nccl: ranks sum without NCCL
+    bool peer_sum = true;  // no-peer-sum: ranks do not sum in a kernel of their own
     bool sync = false;     // sync: waits for each kernel, so that an error names it; implies no-record
 };
 

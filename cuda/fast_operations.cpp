@@ -135,6 +135,7 @@ class FastOperations : public ExactOperations {
         s.list.operations.push_back({.call = call});
         if (!s.list.is_step || s.list.is_full()) lower(s, fast::may_fold(s, s.list.operations.back()));
     }
+    bool adds_in_rank_order() const noexcept override { return is_fixed_; }
     void launch_all(Stream& s) const override {
         if (!s.list.operations.empty()) lower(s, false);
     }

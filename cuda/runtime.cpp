@@ -64,18 +64,6 @@ cudaMemcpyKind kind_of(Way way) {
     }
 }
 
-// Lets the device copy from the peer's memory without the host in between, if the machine can.
-void reach_peer(int32_t device, int32_t peer) noexcept {
-    static std::atomic<uint64_t> is_asked[64];  // a bit a peer
-    const uint64_t bit = uint64_t{1} << (peer % 64);
-    if ((is_asked[device % 64].fetch_or(bit) & bit) != 0) return;
-    int can = 0;
-    use(device);
-    if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can != 0)
-        cudaDeviceEnablePeerAccess(peer, 0);  // not an error if it is enabled already
-    cudaGetLastError();
-}
-
 }  // namespace
 
 backend::DeviceInfo device(int32_t index) {
@@ -200,6 +188,13 @@ const char* synchronize(int32_t device, Stream stream) noexcept {
     return text_of(cudaStreamSynchronize(stream_of(stream)));
 }
 
+const char* query(int32_t device, Stream stream, bool& is_done) noexcept {
+    use(device);
+    const cudaError_t error = cudaStreamQuery(stream_of(stream));
+    is_done = error != cudaErrorNotReady;
+    return is_done ? text_of(error) : nullptr;
+}
+
 const char* copy(int32_t device, Way way, void* to, const void* from, uint64_t bytes) noexcept {
     use(device);
     if (const char* why = text_of(cudaMemcpy(to, from, bytes, kind_of(way)))) return why;
@@ -211,6 +206,25 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
                        uint64_t bytes) noexcept {
     use(device);
     return text_of(cudaMemcpyAsync(to, from, bytes, kind_of(way), stream_of(stream)));
+}
+
+bool reach_peer(int32_t device, int32_t peer) noexcept {
+    if (device == peer) return true;
+    static std::atomic<uint64_t> is_asked[64];  // a bit a peer
+    static std::atomic<uint64_t> is_reached[64];
+    const uint64_t bit = uint64_t{1} << (peer % 64);
+    if ((is_asked[device % 64] & bit) == 0) {
+        int can = 0;
+        use(device);
+        if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can != 0) {
+            const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+            if (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)
+                is_reached[device % 64].fetch_or(bit);
+        }
+        cudaGetLastError();
+        is_asked[device % 64].fetch_or(bit);
+    }
+    return (is_reached[device % 64] & bit) != 0;
 }
 
 const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,

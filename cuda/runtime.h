@@ -27,6 +27,8 @@ int32_t processor_count(int32_t device) noexcept;  // streaming multiprocessors
 Stream make_stream(int32_t device);                       // null if it fails
 void end_stream(int32_t device, Stream stream) noexcept;  // once its work is done
 const char* synchronize(int32_t device, Stream stream) noexcept;
+// Sets whether the stream's work is done, without waiting.
+const char* query(int32_t device, Stream stream, bool& is_done) noexcept;
 
 enum class Way { to_device, to_host, on_device };
 
@@ -38,6 +40,8 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
 // Asynchronous, in a stream, after the work that the other device's stream has been given.
 const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,
                            const void* from, uint64_t bytes) noexcept;
+// Lets kernels and copies of the device reach the peer's memory without the host in between. Returns whether they can.
+bool reach_peer(int32_t device, int32_t peer) noexcept;
 // Record the work of a stream as a graph: between the two calls it is recorded and not executed.
 using Graph = void*;
 const char* begin_record(int32_t device, Stream stream) noexcept;

@@ -3,11 +3,14 @@
 // no operation allocates.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/error.h"
 #include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
@@ -68,6 +71,16 @@ struct FastWork {
     std::byte* dense_workspace;  // DenseProducts::k_workspace_bytes
 };
 
+// Looks at the other ranks while the work of a stream waits for them. The stream's thread calls it.
+class PeerWatch {
+  public:
+    virtual ~PeerWatch() = default;
+    // Returns the error with which the exchange has ended, having begun to end the work that waits for it. `waited`: how long the stream
+    // has been waited for, in which it had at most n_rows rows to compute.
+    virtual std::optional<Error> look(std::chrono::steady_clock::duration waited,
+                                      int64_t n_rows) noexcept = 0;
+};
+
 struct Stream : backend::Scratch {
     int32_t device;
     runtime::Stream stream = nullptr;
@@ -83,6 +96,9 @@ struct Stream : backend::Scratch {
     // Flag of the exchange that the stream collects from: nonzero after an answer that came too late. Null: no exchange yet.
     std::shared_ptr<uint32_t> host_is_late;
 
+    PeerWatch* watch = nullptr;  // null: the stream's work waits for no other rank
+    bool is_stuck = false;       // its work does not end
+
     // The error of a failed call; no more work is started in the stream until it is synchronised. Null: none.
     const char* error = nullptr;
     const char* dense_error = nullptr;  // of a product of the library, until it is noted
@@ -91,7 +107,7 @@ struct Stream : backend::Scratch {
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream() override {
-        if (stream != nullptr) runtime::end_stream(device, stream);
+        if (stream != nullptr && !is_stuck) runtime::end_stream(device, stream);
     }
 };
 

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/kv_view.h"
@@ -22,6 +23,8 @@
 namespace minim::backend {
 
 class Backend;
+class GroupChannel;
+class GroupLink;
 class HostDevice;
 
 // The limits of a step. A backend reserves its work space for them once, so that no operation
@@ -184,6 +187,13 @@ class Device {
     virtual bool end_step(Scratch& scratch) const = 0;
 
     virtual StepCounts step_counts() const noexcept = 0;
+
+    // ---- ranks ----
+
+    // Connects this device with those of the other ranks of a group, which call it at the same time, each on its own thread. The
+    // channel must outlive the link. Returns null, on all ranks alike, if the device has no link of its own: sums then go over the
+    // host. `remark`: for the user, why not or what is slow; empty: nothing. Throws the device's errors, and that of another rank.
+    virtual std::unique_ptr<GroupLink> connect(GroupChannel& channel, std::string& remark) const = 0;
 };
 
 }  // namespace minim::backend

@@ -3,13 +3,26 @@
 // call the same functions in the same order; each has a Group of its own, used by one thread at a time.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
 
 #include "backend/device.h"
 #include "base/cancel.h"
 #include "base/error.h"
 
 namespace minim::backend {
+
+// The sizes of the largest exchange.
+struct GroupLimits {
+    int64_t n_sum = 0;    // floats of a sum
+    int64_t n_slots = 0;  // slots of share_slots(), of `hidden` floats each
+    int64_t hidden = 0;
+    int64_t n_gather = 0;  // floats of gather_rows() on all ranks together
+};
 
 class Group {
   public:
@@ -42,6 +55,52 @@ class Group {
 
     // Ends the waits of all ranks, now and later, with this error. Any thread.
     virtual void abandon(const Error& error) noexcept = 0;
+};
+
+// Bytes between the ranks of a group, on the host, as one of them sees it: with them devices find one another. Used by one thread at a
+// time, but for the last two functions, which any thread may call.
+class GroupChannel {
+  public:
+    virtual ~GroupChannel() = default;
+
+    virtual int32_t rank() const noexcept = 0;
+    virtual int32_t size() const noexcept = 0;
+    // Returns whether all ranks are in this process: addresses are then those of all.
+    virtual bool is_one_process() const noexcept = 0;
+    // Returns how long another rank may not answer within a step.
+    virtual std::chrono::milliseconds timeout() const noexcept = 0;
+
+    // Sets all [size() * own.size()] to the bytes of all ranks in rank order. All ranks call it, each with as many bytes. Throws the
+    // error that a rank has abandoned the group with.
+    virtual void exchange(std::span<const std::byte> own, std::span<std::byte> all) = 0;
+
+    virtual void throw_if_abandoned() const = 0;
+    virtual void abandon(const Error& error) noexcept = 0;
+};
+
+// Connects a rank's device with those of the other ranks without the host in between. It is made when a model is opened, all ranks
+// together, and serves the groups of all spaces of steps; groups of one link do not work at the same time.
+class GroupLink {
+  public:
+    virtual ~GroupLink() = default;
+
+    // Returns the names of the ways in which small sums can be computed; the same on all ranks, at least one.
+    virtual std::span<const std::string_view> ways() const noexcept = 0;
+    // Sets the way of small sums from now on; all ranks set the same one. The first one unless it is set.
+    virtual void use_way(size_t way) noexcept = 0;
+
+    // Returns the bytes of the device's memory that make_group() allocates.
+    virtual uint64_t group_bytes(const GroupLimits& limits) const = 0;
+    // Returns the limits of `over_host` that make_group() needs.
+    virtual GroupLimits over_host(const GroupLimits& limits) const = 0;
+    // Makes the group of a space. What the link itself cannot do goes over `over_host`. Throws out_of_memory and
+    // out_of_device_memory. The link must outlive the group and the streams that it has been used with.
+    virtual std::unique_ptr<Group> make_group(std::unique_ptr<Group> over_host,
+                                              const GroupLimits& limits) = 0;
+
+    // Ends the waits of the devices of this process, now and later: their results are garbage. The group has been abandoned. Any
+    // thread.
+    virtual void end_waits() noexcept = 0;
 };
 
 }  // namespace minim::backend

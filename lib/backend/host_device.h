@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/group.h"
 #include "base/host_memory.h"
 
 namespace minim {
@@ -72,6 +73,7 @@ class HostDevice : public Backend {
     bool begin_step(Scratch&, const StepBatch&) const override { return false; }
     bool end_step(Scratch& /*scratch*/) const override { return true; }
     StepCounts step_counts() const noexcept override { return {}; }
+    std::unique_ptr<GroupLink> connect(GroupChannel&, std::string&) const override { return nullptr; }
 
     // ---- Operations that are the same for all backends on host memory ----
 

@@ -32,7 +32,7 @@ enum class Arithmetic : uint8_t {
 };
 
 // The version of the interface. Increase it if anything in this folder changes that both sides use.
-inline constexpr uint32_t k_plugin_interface = 12;
+inline constexpr uint32_t k_plugin_interface = 13;
 // Identifies the compiler, and with it the layout of its standard library.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/group.h"
 #include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -33,7 +34,10 @@ namespace minim::model {
 struct RankNet {
     std::shared_ptr<ranks::Processes> processes;                  // null: all ranks are in this process
     std::vector<std::unique_ptr<runtime::Transport>> transports;  // that the links use
-    std::vector<runtime::RankLinks> links;                        // of each rank of this process
+    // Of each rank of this process, if its devices are connected directly.
+    std::vector<std::unique_ptr<backend::GroupChannel>> channels;
+    std::vector<std::unique_ptr<backend::GroupLink>> direct;
+    std::vector<runtime::RankLinks> links;  // of each rank of this process
     // Of the process that plans the steps; null: there are no other processes, or this is one of them.
     std::shared_ptr<ranks::Leader> leader;
     std::vector<std::vector<runtime::Shard>> other_shards;  // by process, from process 1 on; without backends

@@ -15,6 +15,7 @@
 #include "ranks/hello.h"
 #include "ranks/launcher.h"
 #include "ranks/self_test.h"
+#include "runtime/group_channel.h"
 #include "runtime/host_group.h"
 #include "runtime/rank_threads.h"
 #include "runtime/thread_transport.h"
@@ -105,31 +106,73 @@ std::string plan_text(const ParallelPlan& plan) {
                        plan.expert_groups, plan.expert_parts, plan.pipeline);
 }
 
-// Sums known numbers on all ranks of this process's group, after waiting for all processes.
-void test_exchange(const RankNet& net, const runtime::Placement& placement, const Logger& log) {
-    if (net.processes) ranks::meet(*net.processes);
-    if (net.links.front().group == nullptr) return;
-    std::vector<std::exception_ptr> errors(net.links.size());
-    std::vector<ranks::SumTime> times;
-    runtime::RankThreads threads(net.links.size());
+// Calls task(rank) for all ranks of this process at the same time. Throws the first rank's error after all have ended.
+void for_each_rank(size_t n, const std::function<void(size_t)>& task) {
+    std::vector<std::exception_ptr> errors(n);
+    runtime::RankThreads threads(n);
     threads.run([&](size_t r) {
         try {
-            const backend::Backend& backend = *placement.shards()[r].backend;
-            const auto stream = backend.reserve({});
-            runtime::HostGroup group(backend, *net.links[r].group, {.n_sum = ranks::k_self_test_floats});
-            const auto own = ranks::test_sums(backend, *stream, group);
-            if (r == 0) times = own;
+            task(r);
         } catch (...) {
             errors[r] = std::current_exception();
         }
     });
     for (const std::exception_ptr& error : errors)
         if (error) std::rethrow_exception(error);
+}
+
+// Connects the devices of this process's ranks directly with those of their group, if the devices can do that.
+void connect_devices(RankNet& net, const runtime::Placement& placement, const RankOptions& ranks) {
+    const size_t n = net.links.size();
+    if (net.links.front().group == nullptr || placement.shards().front().backend->uses_host_memory()) return;
+    const bool is_one_process = !net.processes || net.links.front().pipeline != nullptr;
+    for (const RankLinks& links : net.links)
+        net.channels.push_back(
+            std::make_unique<runtime::TransportChannel>(*links.group, is_one_process, ranks.timeout));
+    net.direct.resize(n);
+    std::vector<std::string> remarks(n);
+    for_each_rank(n, [&](size_t r) {
+        try {
+            net.direct[r] = placement.shards()[r].backend->connect(*net.channels[r], remarks[r]);
+        } catch (...) {
+            const Error error = current_error();
+            net.channels[r]->abandon(error);  // the others would wait for this rank
+            throw Error(error);
+        }
+    });
+    for (size_t r = 0; r < n; ++r) net.links[r].direct = net.direct[r].get();
+    if (!remarks.front().empty()) ranks.log->warning("{}", remarks.front());
+}
+
+std::string text_of(const std::vector<ranks::SumTime>& times) {
     std::string text;
     for (const ranks::SumTime& time : times)
         text += format_text("{}{} bytes in {:.0f} us", text.empty() ? "" : ", ", time.n_bytes,
                             time.seconds * 1e6);
-    log.info("sums over {} ranks: {}", net.links.front().group->size(), text);
+    return text;
+}
+
+// Sums known numbers on all ranks of this process's group, after waiting for all processes.
+void test_exchange(const RankNet& net, const runtime::Placement& placement, const Logger& log) {
+    if (net.processes) ranks::meet(*net.processes);
+    if (net.links.front().group == nullptr) return;
+    ranks::Ways ways;
+    for_each_rank(net.links.size(), [&](size_t r) {
+        const backend::Backend& backend = *placement.shards()[r].backend;
+        const RankLinks& links = net.links[r];
+        const auto stream = backend.reserve({});
+        const auto group =
+            runtime::make_group(backend, *links.group, links.direct, {.n_sum = ranks::k_self_test_floats});
+        const ranks::Ways own =
+            links.direct != nullptr
+                ? ranks::choose_way(backend, *stream, *group, *links.direct, *net.channels[r])
+                : ranks::Ways{{{"the host", ranks::test_sums(backend, *stream, *group)}}};
+        if (r == 0) ways = own;
+    });
+    for (size_t i = 0; i < ways.all.size(); ++i)
+        log.info("sums over {} ranks by {}: {}{}", net.links.front().group->size(), ways.all[i].name,
+                 text_of(ways.all[i].times),
+                 ways.all.size() > 1 && i == ways.chosen ? "; taken for up to 64 KiB" : "");
 }
 
 // Connects the ranks of a process that is alone.
@@ -227,6 +270,7 @@ model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions&
         RankNet net = opening->processes ? net_of_processes(ranks, opening->plan, placement, fingerprint,
                                                             std::move(opening->processes))
                                          : net_of_threads(ranks, placement);
+        connect_devices(net, placement, ranks);
         net.test = [log = ranks.log](const RankNet& connected, const runtime::Placement& placed) {
             test_exchange(connected, placed, *log);
         };

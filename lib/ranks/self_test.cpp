@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/self_test.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -17,6 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t k_counts[] = {2, 3072, k_self_test_floats};
+constexpr size_t k_small_sum = 1;  // of k_counts: a row
 constexpr int k_repetitions = 3;
 constexpr std::string_view k_help =
     "what may help: NCCL_P2P_DISABLE=1; the IOMMU and ACS switched off, or uvm_disable_hmm=1 for the "
@@ -113,6 +116,23 @@ std::vector<SumTime> test_sums(const backend::Backend& backend, backend::Scratch
         group.abandon(error);
         throw Error(error);
     }
+}
+
+Ways choose_way(const backend::Backend& backend, backend::Scratch& scratch, backend::Group& group,
+                backend::GroupLink& link, backend::GroupChannel& channel, std::chrono::milliseconds limit) {
+    Ways ways;
+    for (size_t way = 0; way < link.ways().size(); ++way) {
+        link.use_way(way);
+        ways.all.push_back({link.ways()[way], test_sums(backend, scratch, group, limit)});
+    }
+    const auto small_sum = [](const WayTimes& way) { return way.times[k_small_sum].seconds; };
+    ways.chosen = std::ranges::min_element(ways.all, {}, small_sum) - ways.all.begin();
+    // Of rank 0: the ranks measure different times.
+    std::vector<size_t> choices(channel.size());
+    channel.exchange(std::as_bytes(std::span(&ways.chosen, 1)), std::as_writable_bytes(std::span(choices)));
+    ways.chosen = choices.front();
+    link.use_way(ways.chosen);
+    return ways;
 }
 
 }  // namespace minim::ranks

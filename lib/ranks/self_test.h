@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -25,5 +26,21 @@ inline constexpr std::chrono::milliseconds k_self_test_limit{120'000};
 // or internal if a sum is wrong or if the sums take longer than the limit; the message lists what helps, and the group is abandoned.
 std::vector<SumTime> test_sums(const backend::Backend& backend, backend::Scratch& scratch,
                                backend::Group& group, std::chrono::milliseconds limit = k_self_test_limit);
+
+// The sums of a way of a link.
+struct WayTimes {
+    std::string_view name;
+    std::vector<SumTime> times;
+};
+struct Ways {
+    std::vector<WayTimes> all;
+    size_t chosen = 0;
+};
+
+// Tests all ways of a link, and sets the one that was fastest with 12 KiB on rank 0. `group`: of the link. All ranks call it as test_sums(),
+// and it throws the same.
+Ways choose_way(const backend::Backend& backend, backend::Scratch& scratch, backend::Group& group,
+                backend::GroupLink& link, backend::GroupChannel& channel,
+                std::chrono::milliseconds limit = k_self_test_limit);
 
 }  // namespace minim::ranks

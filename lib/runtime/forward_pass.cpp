@@ -46,6 +46,7 @@ void ForwardPass::give_up(const RankPass& rank) const noexcept {
                       error.facts());
     for (Transport* transport : {links.group, links.pipeline})
         if (transport != nullptr) transport->abandon(named);
+    if (links.direct != nullptr) links.direct->end_waits();
 }
 
 void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,

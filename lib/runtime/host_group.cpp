@@ -195,4 +195,10 @@ void HostGroup::go_on(const CancelToken* cancel) {
     if (stops[0] != std::byte(0)) fail(Status::cancelled, "cancelled during evaluation");
 }
 
+std::unique_ptr<backend::Group> make_group(const backend::Backend& backend, Transport& transport,
+                                           backend::GroupLink* link, const GroupLimits& limits) {
+    if (link == nullptr) return std::make_unique<HostGroup>(backend, transport, limits);
+    return link->make_group(std::make_unique<HostGroup>(backend, transport, link->over_host(limits)), limits);
+}
+
 }  // namespace minim::runtime

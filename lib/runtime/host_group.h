@@ -12,13 +12,7 @@
 
 namespace minim::runtime {
 
-// The sizes of the largest exchange.
-struct GroupLimits {
-    int64_t n_sum = 0;    // floats of a sum
-    int64_t n_slots = 0;  // slots of share_slots(), of `hidden` floats each
-    int64_t hidden = 0;
-    int64_t n_gather = 0;  // floats of gather_rows() on all ranks together
-};
+using backend::GroupLimits;
 
 // Sums of at most this many floats are computed by every rank: all send all partial sums to all. Of larger ones, each rank adds
 // one chunk and sends it to all. Both add in rank order.
@@ -60,5 +54,9 @@ class HostGroup final : public backend::Group {
     std::unique_ptr<backend::Memory> own_, others_, ids_;
     std::vector<Transport::Ticket> tickets_;
 };
+
+// Makes the group of a space: that of the device's link, or, if it has none, one over the host.
+std::unique_ptr<backend::Group> make_group(const backend::Backend& backend, Transport& transport,
+                                           backend::GroupLink* link, const GroupLimits& limits);
 
 }  // namespace minim::runtime

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "runtime/host_group.h"
+#include "backend/group.h"
 #include "runtime/placement.h"
 #include "runtime/transport.h"
 
@@ -18,6 +18,8 @@ struct RankLinks {
     RankShare share = {};
     // Connects the ranks of the layers, numbered as the share does; null: this rank has all of the layers.
     Transport* group = nullptr;
+    // Connects the devices of the same ranks directly; null: they exchange over `group` alone.
+    backend::GroupLink* direct = nullptr;
     // Connects the ranks of a pipeline's neighbours; null: there is no pipeline. `before` sends the residual stream to this
     // rank, which sends it to `after`; -1: none does.
     Transport* pipeline = nullptr;
@@ -29,13 +31,16 @@ struct RankLinks {
 
     bool is_alone() const noexcept { return group == nullptr && pipeline == nullptr; }
     bool shares_heads() const noexcept { return group != nullptr && share.shares_heads(); }
-    // Returns whether experts are whole on each rank, and their outputs are sent slot by slot.
-    bool shares_slots() const noexcept { return group != nullptr && share.expert_parts == 1; }
+    // Returns whether experts are whole on each rank, and their outputs are sent slot by slot. Devices that are connected sum them.
+    bool shares_slots() const noexcept {
+        return group != nullptr && direct == nullptr && share.expert_parts == 1;
+    }
 };
 
 // Returns the largest exchange of steps of this size among the ranks of a group. `shape`: of this rank.
-inline GroupLimits group_limits(const RankLinks& links, const backend::StepLimits& shape, int64_t n_rows) {
-    GroupLimits limits;
+inline backend::GroupLimits group_limits(const RankLinks& links, const backend::StepLimits& shape,
+                                         int64_t n_rows) {
+    backend::GroupLimits limits;
     limits.n_sum = n_rows * std::max<int64_t>(shape.hidden, 2);
     limits.n_slots = links.shares_slots() ? n_rows * shape.n_expert_used : 0;
     limits.hidden = shape.hidden;

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "runtime/host_group.h"
 
 namespace minim::runtime {
 namespace {
@@ -92,7 +93,7 @@ RankSpace::StageSpace RankSpace::make_stage(const Stage& stage, const backend::S
     if (links.compares_choices) space.choices = take(2);
     if (links.group != nullptr)
         space.group =
-            std::make_unique<HostGroup>(*space.backend, *links.group, group_limits(links, limits, n_rows_));
+            make_group(*space.backend, *links.group, links.direct, group_limits(links, limits, n_rows_));
     return space;
 }
 
@@ -151,6 +152,8 @@ std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> st
         add(stage.backend.get(), stage.backend->step_bytes(limits));
         add(stage.backend.get(), stage_bytes(limits));
         add(stage.backend.get(), float_bytes(n_rows, group_row_floats(links, limits)));
+        if (links.direct != nullptr)
+            add(stage.backend.get(), links.direct->group_bytes(group_limits(links, limits, n_rows)));
     }
     limits.n_context = 1;
     for (const Stage& stage : stages) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "backend/group.h"
 #include "backend/device_memory.h"
 
 namespace minim::bench {
@@ -133,6 +134,10 @@ class TimedBackend : public backend::Backend {
                    int64_t hidden, float* y) const override {
         time(Operation::experts, scratch,
              [&] { inner_->add_slots(scratch, out, gates, n, n_used, hidden, y); });
+    }
+    std::unique_ptr<backend::GroupLink> connect(backend::GroupChannel& channel,
+                                                std::string& remark) const override {
+        return inner_->connect(channel, remark);
     }
     std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
                                                      int64_t n_turns) const override {

@@ -424,6 +424,7 @@ void drop_kernels() noexcept {
 
 void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
                   const KernelBody& body) {
+    if (outside_work().valid()) outside_work().wait();
     if (!emulation().starts_early) {
         finish_kernels();
         emulate(grid, n_threads, emulation(), body);

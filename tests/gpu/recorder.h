@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <vector>
 
 namespace minim::test {
@@ -87,6 +88,18 @@ inline bool& refuses_pinned() {
     return refuses;
 }
 
+// The work that this thread's stream does on a thread of its own, as that of a library that waits for other ranks.
+inline std::shared_future<void>& outside_work() {
+    static thread_local std::shared_future<void> work;
+    return work;
+}
+
+// Whether devices reach each other's memory.
+inline bool& reaches_peers() {
+    static bool reaches = true;
+    return reaches;
+}
+
 template <typename Work>
 void do_or_record(const Work& work) {
     if (recording() != nullptr) {
@@ -106,5 +119,23 @@ inline void note_waiting_kernel() {
 
 // Finishes this thread's kernels that are not done yet (Emulation::starts_early).
 void finish_kernels();
+
+// Does work after that of this thread's stream so far, on a thread of its own. Work that is recorded is done by the thread that
+// repeats the record.
+inline void do_outside(const std::function<void()>& work) {
+    if (recording() != nullptr) {
+        recording()->work.emplace_back([work] {
+            finish_kernels();
+            work();
+        });
+        return;
+    }
+    finish_kernels();
+    const std::shared_future<void> before = outside_work();
+    outside_work() = std::async(std::launch::async, [before, work] {
+                         if (before.valid()) before.wait();
+                         work();
+                     }).share();
+}
 
 }  // namespace minim::test

@@ -8,6 +8,7 @@
 # STAGES, separated by commas:
 #   smoke     the programs load, a device is usable, decoders give the host's bits
 #   correct   all tests of the backend, the self-check at the model's shapes, an answer as on the CPU
+#   ranks     several ranks of the GPU: sums by NCCL and by the kernel, abort, recorded steps; latency of 12 KiB
 #   stress    equal steps give equal bits, with and without parts of the launch path
 #   sanitize  compute-sanitizer on one test a tool
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
@@ -120,6 +121,18 @@ if wants correct; then
             "$minim" "$model" "$device" "$out/answer-${device%:0}"
     done
     step "the same answer" 3 cmp "$out/answer-cpu" "$out/answer-cuda"
+fi
+
+# World 2 and 4 on one GPU: NCCL takes that from 2.30 on. What is missing is said in a line, and the kernel is tested without NCCL.
+if wants ranks; then
+    export NCCL_MULTI_RANK_GPU_ENABLE=1
+    step "sums between ranks" 60 "$gpu_test" 'gpu links: *'
+    found '^skipped'
+    for how in no-nccl no-peer-sum no-record; do
+        MINIM_CUDA_DEBUG=$how step "2 ranks of one GPU answer, $how" 60 bash -c \
+            '"$0" -m "$1" -p "What is the capital of France?" --temp 0 --device cuda:0,cuda:0 -tp 2 --verbose > "$2"' "$minim" "$model" "$out/answer-ranks"
+        found 'sums over|NCCL' 3
+    done
 fi
 
 if wants stress; then

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/device_memory.h"
+#include "backend/group.h"
 #include "base/thread_pool.h"
 #include "sim/sim_memory.h"
 
@@ -118,6 +119,9 @@ class SimBackend : public backend::Backend {
                       int64_t n_used, const backend::ExpertWeights& weights, float* out) const override;
     void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override;
+    std::unique_ptr<backend::GroupLink> connect(backend::GroupChannel&, std::string&) const override {
+        return nullptr;
+    }
     std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
                                                      int64_t n_turns) const override;
     void post(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,

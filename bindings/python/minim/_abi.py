@@ -6,6 +6,7 @@ import atexit
 import ctypes as c
 import ctypes.util
 import enum
+import importlib.util
 import os
 import pathlib
 import sys
@@ -225,7 +226,19 @@ def _library_path():
     return ctypes.util.find_library("minim") or "libminim.so.0"
 
 
+def _name_nccl():
+    """Tells the library, for sums between GPUs, the folder of NCCL if that is installed as a Python package."""
+    try:
+        package = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        return
+    for folder in package.submodule_search_locations if package else ():
+        if (pathlib.Path(folder) / "lib").is_dir():
+            os.environ.setdefault("MINIM_NCCL_FOLDER", str(pathlib.Path(folder) / "lib"))
+
+
 def _load_library():
+    _name_nccl()
     try:
         library = c.CDLL(_library_path())
     except OSError as error:

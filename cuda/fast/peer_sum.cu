@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/fast/device_thread.h"
+#include "cuda/fast/peer_sum.inl"
