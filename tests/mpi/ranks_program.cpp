@@ -9,6 +9,7 @@
 //   ranks_program rest SECONDS      how much of a core a follower takes between two steps
 //   ranks_program twice             two models, one after the other
 //   ranks_program times             seconds of sums
+//   ranks_program message           seconds of a step's message
 #include <unistd.h>
 
 #include <chrono>
@@ -305,6 +306,32 @@ void say_times(Processes& processes) {
     processes.leave();
 }
 
+// Prints what the message of a step of 16 sequences with 4,096 positions each costs the process that sends it.
+void say_message_times(Processes& processes) {
+    Sums sums(processes, -1);
+    if (processes.process() > 0) {
+        follow(processes, sums);
+        return;
+    }
+    constexpr size_t k_sequences = 16;
+    constexpr int k_steps = 2000;
+    const std::vector<backend::KvPage> pages(64);
+    std::vector<std::byte*> places(pages.size());
+    const std::vector<backend::KvSequence> sequences(k_sequences, {.pages = places, .numbers = pages});
+    Leader leader(processes);
+    const uint32_t space = leader.make_space(k_sequences, 4096);
+    std::chrono::duration<double> seconds{};
+    for (int i = 0; i < k_steps; ++i) {
+        std::vector<runtime::StepRow> rows;
+        for (const backend::KvSequence& sequence : sequences) rows.push_back({i, {&sequence, 0}, true});
+        const auto start = std::chrono::steady_clock::now();
+        leader.start(space, rows);
+        seconds += std::chrono::steady_clock::now() - start;
+        sums.compute(i % Sums::k_measures);
+    }
+    say("message of a step of {} rows, mean: {:.1f} us", k_sequences, seconds.count() / k_steps * 1e6);
+}
+
 void greet(Processes& processes, int32_t differing) {
     Hello hello;
     hello.library_version = "1";
@@ -329,6 +356,7 @@ void run(const std::string& command, const std::string& argument) {
     if (command == "fails") run_steps(*processes, "busy", number, 0);
     if (command == "rest") run_steps(*processes, "rest", -1, number);
     if (command == "times") say_times(*processes);
+    if (command == "message") say_message_times(*processes);
     if (command == "twice") run_steps(*processes, "", -1, 0);
 }
 

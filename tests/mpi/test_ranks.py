@@ -127,6 +127,7 @@ class Bits(Case):
     def test_times(self):
         run = self.run_right(2, "times")
         self.assertRegex(run.output, r"12288 bytes: [\d.]+ us")
+        self.assertRegex(self.run_right(2, "message").output, r"message of a step of 16 rows, mean: [\d.]+ us")
 
 
 class Opening(Case):
