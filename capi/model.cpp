@@ -127,7 +127,8 @@ placement::Request request_of(const minim_model_params& p, std::span<const place
 placement::RankOptions rank_options(const minim_model_params& p, const placement::Request& request,
                                     const placement::Machine& machine, const Logger& log) {
     if (p.rank_timeout_ms < 0) fail(Status::invalid, "rank_timeout_ms is {}", p.rank_timeout_ms);
-    placement::RankOptions ranks = {.request = request.parallel, .devices = placement::rank_devices(request, machine), .log = &log};
+    placement::RankOptions ranks = {
+        .request = request.parallel, .devices = placement::rank_devices(request, machine), .log = &log};
     if (p.rank_timeout_ms > 0) ranks.timeout = std::chrono::milliseconds(p.rank_timeout_ms);
     ranks.version = minim_version();
     ranks.options = format_text("deterministic {}, expand {}, backend {}", p.deterministic, p.expand,
@@ -151,7 +152,8 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         shared->require_threads();
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
         if (p.devices != nullptr) wanted = placement::wanted_devices(p.devices, shared->cpu_level);
-        if (optional_text(p.devices) == "auto") wanted = placement::devices_for(parallel_of(p), std::move(wanted));
+        if (optional_text(p.devices) == "auto")
+            wanted = placement::devices_for(parallel_of(p), std::move(wanted));
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
@@ -181,7 +183,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         auto model = std::make_shared<const model::Model>(file, place, options, shared->log);
         std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", file, text);
-        *out = new minim_model{{shared, std::move(model)}, std::move(text)};
+        *out = new minim_model{.open = {shared, std::move(model)}, .placement = std::move(text)};
     });
 }
 
@@ -204,7 +206,14 @@ void minim_model_close(minim_model* model) {
 }
 
 minim_status minim_model_follow(minim_model* model, minim_error* err) {
-    return guard(err, [&] { placement::follow(required(model, "model").model()); });
+    return guard(err, [&] {
+        const OpenModel open = required(model, "model").open;  // another thread may close the model meanwhile
+        open.runtime->require_threads();
+        open.model->net().require();
+        if (open.model->process() > 0 && model->has_followed.exchange(true))
+            fail(Status::invalid, "minim_model_follow has been called before: a model follows once");
+        placement::follow(*open.model);
+    });
 }
 
 minim_status minim_model_check(const minim_model* model, minim_error* err) {
