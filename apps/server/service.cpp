@@ -236,6 +236,7 @@ void Service::answer_options(Exchange& exchange) {
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;
+    if (serving_.info.n_ranks > 1) look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
         response.body = k_chat_page;
@@ -268,7 +269,9 @@ void Service::tick() {
     for (const auto& reply : replies_) reply->ping(now, interval);
     if (serving_.info.n_ranks > 1) look_for_lost_rank(now);
     if (serving_.info.n_processes > 1) look_for_progress(now);
-    if (is_draining_ && replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
+    // After a failure it answers a little longer, and says so (look_for_lost_rank).
+    const bool is_done = replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0;
+    if (is_draining_ && is_done && failure_.empty()) loop_.stop();
 }
 
 // Ends the server some time after a rank is lost: nothing can be computed any more. Until then the clients that wait get their error.
