@@ -333,6 +333,7 @@ void Processes::watch() {
             if (has_left_ || Clock::now() < next_beat) continue;
             next_beat = Clock::now() + beat;
             send_beats();
+            if (process_ != 0 && ++n_beats_unheard_ * beat > options_.timeout) end_without_leader();
         } catch (...) {
             const Error error = current_error();
             end_waits(error, k_none, std::nullopt);
@@ -344,6 +345,15 @@ void Processes::send_beats() {
     for (int32_t p = 0; p < size_; ++p)
         if (p != process_ && !have_left_[p])
             post(p, k_notice_tag, bytes_of(make_notice(NoticeKind::lives, Status::ok, k_none, "")));
+}
+
+// Process 0 may have nothing to say for hours, but gives signs of life. They are counted in signs of this process, so that a launch
+// that was stopped as a whole, by Ctrl-Z, goes on.
+void Processes::end_without_leader() {
+    if (have_left_[0]) return;
+    const double seconds = static_cast<double>(options_.timeout.count()) / 1000;
+    const std::string text = format_text("{} has not answered for {:g} s", name(0), seconds);
+    end_waits(Error(Status::peer_lost, Reason::none, text), 0, text);
 }
 
 void Processes::look_at_end(int32_t process) {
@@ -382,6 +392,7 @@ void Processes::look_at_notice(int32_t p, uint64_t n_bytes) {
     }
     if (notice.kind == NoticeKind::lives) {
         last_beats_[p] = Clock::now().time_since_epoch().count();
+        if (p == 0) n_beats_unheard_ = 0;
         return;
     }
     const bool is_known = notice.status > 0 && notice.status <= static_cast<int32_t>(Status::peer_lost);

@@ -104,6 +104,7 @@ class Processes {
     void look_at_notices();
     void look_at_notice(int32_t p, uint64_t n_bytes);
     void send_beats();
+    void end_without_leader();
     std::optional<int32_t> standing_still() const;
     void end_waits(const Error& error, int32_t lost, std::optional<std::string> text_for_others) noexcept;
 
@@ -114,6 +115,7 @@ class Processes {
     std::vector<Identity> identities_;
     std::vector<std::atomic<Clock::rep>> last_messages_;
     std::vector<std::atomic<Clock::rep>> last_beats_;  // signs of life of the watching threads
+    int64_t n_beats_unheard_ = 0;  // own ones since the last one of process 0; of the watching thread
 
     mutable std::mutex send_mutex_;  // guards these two
     std::deque<Outgoing> outgoing_;
