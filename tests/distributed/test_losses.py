@@ -56,7 +56,7 @@ class LossCase(Case):
 
 class Busy(LossCase):
     def test_killed(self):
-        for n, victim in ((2, 1), (2, 0), (3, 2)):
+        for n, victim in ((2, 1), (2, 0), (3, 2)) if IS_FULL else ((3, 2), (2, 0)):
             with self.subTest(n=n, victim=victim):
                 self.lose_busy(n, victim, KILL)
 
@@ -64,20 +64,23 @@ class Busy(LossCase):
         self.lose_busy(2, 1, CRASH)
 
     def test_standing_still(self):
-        for n, victim in ((2, 1), (3, 1)):
-            with self.subTest(n=n, victim=victim):
-                self.lose_busy(n, victim, STOP, within=3, timeout=1)
+        for n in (2, 3) if IS_FULL else (3,):
+            with self.subTest(n=n):
+                self.lose_busy(n, 1, STOP, within=3, timeout=1)
 
     def test_the_leader_stands_still(self):
         self.lose_busy(2, 0, STOP, within=3, timeout=1)
 
     def test_other_kinds_of_ranks(self):
-        self.lose_busy(2, 1, KILL, {"tensor_parallel": 2})
+        if IS_FULL:
+            self.lose_busy(2, 1, KILL, {"tensor_parallel": 2})
         self.lose_busy(2, 1, KILL, {"pipeline_parallel": 2})
 
+    @unittest.skipUnless(IS_FULL, "MINIM_DISTRIBUTED_TESTS=full runs it")
     def test_while_prompts_are_read(self):
         self.lose_busy(2, 1, KILL, prompt=LONG_PROMPT)
 
+    @unittest.skipUnless(IS_FULL, "MINIM_DISTRIBUTED_TESTS=full runs it")
     def test_behind_sockets(self):
         self.lose_busy(2, 1, KILL, mpirun=["--mca", "btl", "self,tcp"])
 
@@ -118,7 +121,7 @@ class Opening(LossCase):
                 self.assertRegex(job.errors, rf"rank {rank} \(host \S+, process \d+\) has ended")
 
     def test_killed(self):
-        for n, rank in ((2, 1), (2, 0), (3, 1)):
+        for n, rank in ((2, 1), (2, 0), (3, 1)) if IS_FULL else ((3, 1), (2, 0)):
             with self.subTest(n=n, rank=rank):
                 self.lose(n, rank, "SIGKILL")
 
@@ -150,6 +153,7 @@ class Devices(LossCase):
                         self.assertIn(f"sim:{device}", end["text"])
                     self.left_nothing(job)
 
+    @unittest.skipUnless(IS_FULL, "MINIM_DISTRIBUTED_TESTS=full runs it")
     def test_a_device_of_another_process_that_fails(self):
         environment = simulated("devices=2 failing_operation=2000 failing_device=1")
         with Job(2, "busy", model=Q8_0, options={"devices": ["sim:0", "sim:1"], "expert_parallel": 4}, environment=environment) as job:
@@ -187,6 +191,7 @@ class Followers(LossCase):
             self.assertEqual(ended["status"], "peer_lost")
             self.assertRegex(ended["text"], r"rank 1 \(host \S+, process \d+\) has (closed the model|ended)")
 
+    @unittest.skipUnless(IS_FULL, "MINIM_DISTRIBUTED_TESTS=full runs it")
     def test_interrupted(self):
         """Ctrl-C reaches the launcher, which ends all."""
         with Job(2, "busy", model=Q8_0, options=EXPERTS[2]) as job:
