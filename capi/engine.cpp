@@ -68,7 +68,7 @@ minim_status minim_engine_create(minim_model* model, const minim_engine_params* 
                                  minim_error* err) {
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
-        const OpenModel open = required(model, "model").open;
+        const OpenModel open = computing(required(model, "model"));
         open.runtime->require_threads();
         const engine::EngineParams p = engine_params(
             params_of(params, "minim_engine_params", offsetof(minim_engine_params, fewer_requests)));

@@ -114,6 +114,7 @@ struct minim_checkpoint {
 struct minim_model {
     minim::capi::OpenModel open;
     std::string placement;
+    std::atomic<bool> has_followed = false;
     const minim::model::Model& model() const { return *open.model; }
 };
 
@@ -150,6 +151,17 @@ struct minim_session {
 };
 
 namespace minim::capi {
+
+// Returns the model for a handle that computes. Throws invalid if another process plans the steps of this one.
+inline const OpenModel& computing(const minim_model& model) {
+    const model::Model& m = model.model();
+    if (m.process() != 0)
+        fail(Status::invalid,
+             "this process follows {}, which alone has sessions and engines: here, minim_model_follow "
+             "computes",
+             m.net().processes->name(0));
+    return model.open;
+}
 
 // Returns the index of the device that an error names, for minim_model_device_memory, or -1.
 class DevicesOf {

@@ -183,7 +183,7 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         auto model = std::make_shared<const model::Model>(file, place, options, shared->log);
         std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", file, text);
-        *out = new minim_model{{shared, std::move(model)}, std::move(text)};
+        *out = new minim_model{.open = {shared, std::move(model)}, .placement = std::move(text)};
     });
 }
 
@@ -206,7 +206,14 @@ void minim_model_close(minim_model* model) {
 }
 
 minim_status minim_model_follow(minim_model* model, minim_error* err) {
-    return guard(err, [&] { placement::follow(required(model, "model").model()); });
+    return guard(err, [&] {
+        const OpenModel open = required(model, "model").open;  // another thread may close the model meanwhile
+        open.runtime->require_threads();
+        open.model->net().require();
+        if (open.model->process() > 0 && model->has_followed.exchange(true))
+            fail(Status::invalid, "minim_model_follow has been called before: a model follows once");
+        placement::follow(*open.model);
+    });
 }
 
 minim_status minim_model_check(const minim_model* model, minim_error* err) {

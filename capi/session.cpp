@@ -43,7 +43,7 @@ minim_status restore_session(minim_model* model, const minim_session_params* par
                              minim_session** out, minim_error* err, const OpenState& open) {
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
-        const OpenModel shared = required(model, "model").open;
+        const OpenModel shared = computing(required(model, "model"));
         shared.runtime->require_threads();
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
         const kv::StateFile file = open();
@@ -67,7 +67,7 @@ minim_status minim_session_create(minim_model* model, const minim_session_params
                                   minim_error* err) {
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
-        const OpenModel open = required(model, "model").open;
+        const OpenModel open = computing(required(model, "model"));
         open.runtime->require_threads();
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
         *out = new_session(open, std::make_unique<engine::Session>(open.model, p, open.runtime->log));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <stdexcept>
@@ -46,6 +47,10 @@ void serve(const server::Options& options) {
                                    service.port()));
     server::never_wait_for_log();
     loop.run();
+    if (service.is_cut_off()) {  // what waits for other processes would wait on
+        server::write_plain(fmt::format("error: {}", service.failure()));
+        std::_Exit(1);
+    }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
     const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
     if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))

@@ -255,6 +255,10 @@ void Reply::fail(const std::string& message, int status) {
     cancel();
 }
 
+void Reply::end(const std::string& error) {
+    if (n_left_ > 0) fail(error);
+}
+
 void Reply::cancel() {
     const auto self = shared_from_this();
     n_left_ = 0;

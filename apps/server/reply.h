@@ -32,6 +32,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
     void start(std::function<void()> on_done);
     // Sends a keep-alive if the stream has been silent for `interval`.
     void ping(Clock::time_point now, Clock::duration interval);
+    // Ends the request with an error, if it has no answer yet.
+    void end(const std::string& error);
     // Returns a summary for the log: "prompt=12 cached=0 ...".
     std::string summary() const;
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -103,7 +106,7 @@ Service::Service(EventLoop& loop, Serving& serving)
             [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }),
       workers_(n_workers()) {
     loop.every(std::chrono::milliseconds(100), [this] { tick(); });
-    loop.on_termination([this] { drain(); });
+    loop.on_termination([this](pid_t sender) { drain(sender); });
 }
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
@@ -184,6 +187,11 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
         return finish(*exchange, path, arrived, "");
     }
     if (exchange->is_gone()) return finish(*exchange, path, arrived, "");
+    if (!failure_.empty()) {
+        exchange->respond(
+            error_response({503, failure_, "", ""}, family_of(exchange->request.path), exchange->request.id));
+        return finish(*exchange, path, arrived, "");
+    }
     const auto reply = std::make_shared<Reply>(Reply::Tools{serving_, jobs_, workers_, metrics_}, exchange,
                                                std::move(std::get<Plan>(prepared)), arrived);
     replies_.insert(reply);
@@ -228,6 +236,7 @@ void Service::answer_options(Exchange& exchange) {
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;
+    if (serving_.info.n_ranks > 1) look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
         response.body = k_chat_page;
@@ -259,7 +268,10 @@ void Service::tick() {
         std::chrono::duration<double>(serving_.options.ping_seconds));
     for (const auto& reply : replies_) reply->ping(now, interval);
     if (serving_.info.n_ranks > 1) look_for_lost_rank(now);
-    if (is_draining_ && replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
+    if (serving_.info.n_processes > 1) look_for_progress(now);
+    // After a failure it answers a little longer, and says so (look_for_lost_rank).
+    const bool is_done = replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0;
+    if (is_draining_ && is_done && failure_.empty()) loop_.stop();
 }
 
 // Ends the server some time after a rank is lost: nothing can be computed any more. Until then the clients that wait get their error.
@@ -272,14 +284,50 @@ void Service::look_for_lost_rank(Clock::time_point now) {
     try {
         serving_.model.check();
     } catch (const minim::Exception& error) {
-        failure_ = error.what();
-        failed_at_ = now;
-        is_draining_ = true;
-        write_note(fmt::format("shutting down: {}", failure_));
+        end_by_failure(error.what());
     }
 }
 
-void Service::drain() {
+// Ends requests with an error after a signal to end, if they cannot come to their end any more: the launcher ends all processes soon,
+// as it does when one of another machine is lost, or no step ends. Launchers end processes that stay for a second after the signal.
+void Service::look_for_progress(Clock::time_point now) {
+    constexpr std::chrono::milliseconds k_longest_drain{200};  // before the launcher's end
+    constexpr std::chrono::milliseconds k_longest_pause{250};  // between steps of small models
+    const uint64_t n_steps = serving_.engine.state().n_steps;
+    const bool is_computing = jobs_.n_running() > 0;
+    if (n_steps != n_steps_ || !is_computing) {
+        if (n_steps != n_steps_ && is_computing && n_steps_ > 0)
+            longest_step_ = std::max(longest_step_, now - progressed_at_);
+        n_steps_ = n_steps;
+        progressed_at_ = now;
+    }
+    if (!is_draining_ || !failure_.empty() || (replies_.empty() && n_pending_ == 0)) return;
+    const bool is_ending = ended_by_launcher_ && now - *ended_by_launcher_ >= k_longest_drain;
+    const bool stands_still =
+        now - progressed_at_ >= std::max<Clock::duration>(k_longest_pause, 2 * longest_step_);
+    if (!is_ending && !stands_still) return;
+    is_cut_off_ = true;
+    end_by_failure(is_ending ? "the launcher has ended the processes of the model"
+                             : "the server is shutting down, and the processes of the model do not answer");
+    for (const auto& reply : std::vector(replies_.begin(), replies_.end())) reply->end(failure_);
+}
+
+void Service::end_by_failure(const std::string& failure) {
+    failure_ = failure;
+    failed_at_ = Clock::now();
+    is_draining_ = true;
+    write_note(fmt::format("shutting down: {}", failure_));
+}
+
+// `sender`: the process that has sent the signal.
+void Service::drain(pid_t sender) {
+    if (serving_.info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
+        ended_by_launcher_ = Clock::now();
+        write_note("shutting down: the launcher ends the processes of the model");
+        if (is_draining_) return;
+        is_draining_ = true;
+        return http_.drain();
+    }
     if (is_draining_) return loop_.stop();  // a second signal: at once
     write_note("shutting down: running requests finish, new ones are refused");
     is_draining_ = true;

@@ -2,8 +2,12 @@
 // The server: finds the route of a request, checks its key, keeps the log, and ends in order.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -22,6 +26,8 @@ class Service {
     uint16_t port() const { return http_.port(); }
     // Returns the error that has ended the server: a rank of the model is lost; empty: none.
     const std::string& failure() const { return failure_; }
+    // Returns whether a step may still be waiting for other processes, which do not answer.
+    bool is_cut_off() const { return is_cut_off_; }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -36,7 +42,9 @@ class Service {
     void answer_options(Exchange& exchange);
     void tick();
     void look_for_lost_rank(Clock::time_point now);
-    void drain();
+    void look_for_progress(Clock::time_point now);
+    void end_by_failure(const std::string& failure);
+    void drain(pid_t sender);
 
     EventLoop& loop_;
     Serving& serving_;
@@ -47,6 +55,13 @@ class Service {
     bool is_draining_ = false;
     std::string failure_;
     Clock::time_point failed_at_;
+
+    // Of a model that several processes share.
+    bool is_cut_off_ = false;
+    std::optional<Clock::time_point> ended_by_launcher_;  // when it has said so
+    uint64_t n_steps_ = 0;                                // of the engine, when last looked
+    Clock::time_point progressed_at_;
+    Clock::duration longest_step_{};
     const HostCheck hosts_;
     HttpServer http_;
     Workers workers_;  // last: their tasks use all of the above

@@ -100,7 +100,8 @@ class OfflineInference(unittest.TestCase):
             minim.LLM(str(Q8_0), max_model_len=64, threads=1, **options).close()
 
         for name, value in (
-            ("tensor_parallel_size", 2),
+            ("tensor_parallel_size", 0),
+            ("data_parallel_size", 2),
             ("tokenizer", "other"),
             ("enable_lora", True),
             ("hf_overrides", {"a": 1}),
@@ -124,6 +125,7 @@ class OfflineInference(unittest.TestCase):
             ("disable_log_stats", False),
             ("gpu_memory_utilization", 0.9),
             ("cpu_offload_gb", 10),
+            ("enable_expert_parallel", True),
         ):
             with self.subTest(name):
                 [text] = warnings_of(lambda: opened(**{name: value}))

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/event_loop.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 namespace server {
@@ -32,20 +39,56 @@ void run_again(Repetition& repetition) {
     });
 }
 
+constexpr int k_signals[] = {SIGTERM, SIGINT};
+
+std::atomic<int> signal_pipe = -1;  // the end that note_sender() writes to
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// A handler of signals: asio has none that says who has sent one.
+void note_sender(int /*signal*/, siginfo_t* info, void* /*context*/) {
+    const int kept = errno;
+    const pid_t sender = info->si_code == SI_USER ? info->si_pid : 0;
+    [[maybe_unused]] const ssize_t n_written =
+        write(signal_pipe, &sender, sizeof sender);  // full: enough wait
+    errno = kept;
+}
+
 }  // namespace
 
 struct EventLoop::State {
     asio::io_context context{1};
-    asio::signal_set signals{context};
+    asio::posix::stream_descriptor signals{context};
+    pid_t sender = 0;
     std::vector<std::unique_ptr<Repetition>> repetitions;
-    std::function<void()> on_termination;
+    std::function<void(pid_t)> on_termination;
 
+    ~State() {
+        if (!signals.is_open()) return;
+        for (const int signal : k_signals) std::signal(signal, SIG_DFL);
+        close(signal_pipe.exchange(-1));
+    }
+
+    void catch_signals() {
+        int ends[2] = {-1, -1};
+        if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0)
+            throw std::system_error(errno, std::generic_category(), "no pipe for signals");
+        signals.assign(ends[0]);
+        signal_pipe = ends[1];
+        struct sigaction action = {};
+        action.sa_sigaction = note_sender;
+        action.sa_flags = SA_SIGINFO | SA_RESTART;
+        for (const int signal : k_signals) sigaction(signal, &action, nullptr);
+        wait_for_signal();
+    }
+
+    // Writes of a few bytes to a pipe are read as they were written.
     void wait_for_signal() {
-        signals.async_wait([this](const error_code& error, int) {
-            if (error) return;
-            on_termination();
-            wait_for_signal();
-        });
+        signals.async_read_some(asio::buffer(&sender, sizeof sender),
+                                [this](const error_code& error, size_t) {
+                                    if (error) return;
+                                    on_termination(sender);
+                                    wait_for_signal();
+                                });
     }
 };
 
@@ -71,11 +114,9 @@ void EventLoop::every(std::chrono::milliseconds interval, std::function<void()> 
     run_again(*state_->repetitions.back());
 }
 
-void EventLoop::on_termination(std::function<void()> task) {
+void EventLoop::on_termination(std::function<void(pid_t)> task) {
     state_->on_termination = std::move(task);
-    state_->signals.add(SIGTERM);
-    state_->signals.add(SIGINT);
-    state_->wait_for_signal();
+    state_->catch_signals();
 }
 
 asio::io_context& EventLoop::context() {

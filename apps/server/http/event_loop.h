@@ -2,6 +2,8 @@
 // The thread that does all input and output. Only this thread accesses the state of requests, so the state needs no lock.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -27,8 +29,8 @@ class EventLoop {
     void post(std::function<void()> task);
     // Calls the task every `interval` for as long as the loop runs. Call it on the loop's thread, or before run().
     void every(std::chrono::milliseconds interval, std::function<void()> task);
-    // Calls the task at SIGTERM and SIGINT.
-    void on_termination(std::function<void()> task);
+    // Calls the task at SIGTERM and SIGINT, with the process that has sent the signal; 0: a terminal. One loop of a process at a time.
+    void on_termination(std::function<void(pid_t sender)> task);
 
     boost::asio::io_context& context();
 

@@ -544,7 +544,7 @@ class Model(abi.Handle):
             tensor_parallel=_int32(tensor_parallel),
             expert_parallel=_int32(expert_parallel),
             pipeline_parallel=_int32(pipeline_parallel),
-            rank_timeout_ms=_int32(0 if rank_timeout is None else max(1, round(rank_timeout * 1000))),
+            rank_timeout_ms=_int32(_timeout_ms(rank_timeout)),
         )
         names = _device_names(devices)
         if names and device_layers != 0:
@@ -900,6 +900,13 @@ def _cancellable(work, cancel=None):
         if threading.current_thread() is not threading.main_thread():
             return with_handle()
         return _on_a_thread(with_handle, switch)
+
+
+def _timeout_ms(seconds):
+    """Returns the milliseconds of a time limit; 0 if there is none, and a negative number, which the library refuses, of 0 and below."""
+    if seconds is None:
+        return 0
+    return max(1, round(seconds * 1000)) if seconds > 0 else min(-1, round(seconds * 1000))
 
 
 class _borrowed:

@@ -484,6 +484,9 @@ def _all_handles():
             pass
 
 
+# The first finalizer of a process makes weakref register its own function for the exit, after which finalizers do nothing. Functions run
+# in the opposite order, so that one has to be registered before ours.
+weakref.finalize(Handle, int).atexit = False
 atexit.register(_release_all)
 
 

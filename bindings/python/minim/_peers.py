@@ -43,7 +43,7 @@ LLM_WARNED: Reasons = _by_name(
         "one process drives all devices": "cpu_distributed_timeout_seconds dcp_comm_backend dcp_q_replicate dcp_kv_cache_interleave_size"
         " cp_kv_cache_interleave_size enable_batch_sharded_sampling enable_ep_weight_filter enable_elastic_ep dp_sync_interval"
         " _api_process_count _api_process_rank disable_custom_all_reduce distributed_executor_backend ray_workers_use_nsight all2all_backend"
-        " enable_expert_parallel enable_eplb eplb_config expert_placement_strategy num_redundant_experts enable_dbo ubatch_size"
+        " enable_eplb eplb_config expert_placement_strategy num_redundant_experts enable_dbo ubatch_size"
         " dbo_decode_token_threshold dbo_prefill_token_threshold disable_nccl_for_dp_synchronization numa_bind numa_bind_nodes numa_bind_cpus"
         " distributed_timeout_seconds fault_tolerance_config enable_fault_tolerance worker_extension_cls scheduler_cls enable_nccl_comm_suspend",
         "the engine has pages of 64 tokens, evaluates long prompts in chunks between the steps of others, and evaluates again what it"
@@ -82,7 +82,7 @@ LLM_WARNED: Reasons = _by_name(
 
 LLM_REFUSED: Reasons = _by_name(
     {
-        "devices=['cuda:0', 'cuda:1'] splits the model by layers; this kind of parallelism does not exist yet": "tensor_parallel_size"
+        "tensor_parallel_size and pipeline_parallel_size are there, with mpirun for several machines; this kind of parallelism is not": ""
         " data_parallel_size prefill_context_parallel_size decode_context_parallel_size nnodes data_parallel_size_local data_parallel_rank"
         " node_rank data_parallel_backend data_parallel_address data_parallel_rpc_port data_parallel_hybrid_lb data_parallel_external_lb"
         " data_parallel_start_rank data_parallel_multi_port_external_lb master_addr master_port",
@@ -169,7 +169,7 @@ ASKING_WARNED: Reasons = _by_name({"mirostat is not there": "mirostat_tau mirost
 
 # Values that ask for nothing besides those of _NOTHING: what is done anyway.
 _NEUTRAL: typing.Dict[str, typing.Tuple[typing.Any, ...]] = {
-    **dict.fromkeys(("tensor_parallel_size", "data_parallel_size", "nnodes", "data_parallel_size_local"), (1,)),
+    **dict.fromkeys(("data_parallel_size", "nnodes", "data_parallel_size_local"), (1,)),
     **dict.fromkeys(("prefill_context_parallel_size", "decode_context_parallel_size", "best_of"), (1,)),
     **dict.fromkeys(("typical_p", "tfs_z", "length_penalty", "lora_scale", "yarn_attn_factor", "yarn_beta_slow"), (1.0,)),
     **dict.fromkeys(("rope_scaling_type", "pooling_type", "attention_type"), (-1,)),

@@ -156,7 +156,11 @@ class LLM:
     quantization   checked: ValueError if the weights are not quantized so ("gguf", "fp8", "awq", "gptq", "modelopt" ...)
     gpu_memory_utilization   the part of the memory of each of `devices` that may be used
     cpu_offload_gb           GiB of experts to leave in host memory for each of `devices`, where the CPU computes them
-    pipeline_parallel_size   the number of devices that layers are split over: "cuda:0", "cuda:1" ..., if `devices` is None
+    tensor_parallel_size     the number of ranks that share each layer: GPUs, or processes that mpirun has started on the CPU
+    enable_expert_parallel   True: each of these ranks has whole experts
+    pipeline_parallel_size   the number of devices that layers are split over: "cuda:0", "cuda:1" ..., if `devices` is None. With
+                             tensor_parallel_size, or under mpirun: the number of processes that have layers each. Every process runs the
+                             same program; in those other than the first one, LLM() computes for it and then raises SystemExit
     generation_config        "auto": default sampling is what the checkpoint recommends; "vllm": SamplingParams()
     override_generation_config   fields of the default sampling
     speculative_config       {"method": "ngram", "num_speculative_tokens": n}: tokens that are looked up in the text
@@ -183,6 +187,8 @@ class LLM:
         quantization: typing.Optional[str] = None,
         gpu_memory_utilization: typing.Optional[float] = None,
         cpu_offload_gb: float = 0,
+        tensor_parallel_size: int = 1,
+        enable_expert_parallel: bool = False,
         pipeline_parallel_size: int = 1,
         generation_config: str = "auto",
         override_generation_config: typing.Optional[typing.Mapping[str, typing.Any]] = None,
@@ -211,8 +217,13 @@ class LLM:
         if template_text is not None:
             options["chat_template"] = template_text
         self._template, self._seeds, self._max_logprobs = None if template_text else chat_template, peers.Seeds(seed), max_logprobs
-        _place(model, options, gpu_memory_utilization, cpu_offload_gb, pipeline_parallel_size)
+        n_stages = _set_ranks(options, tensor_parallel_size, enable_expert_parallel, pipeline_parallel_size)
+        _place(model, options, gpu_memory_utilization, cpu_offload_gb, n_stages)
         self.model = minim.Model(model, **options)
+        if self.model.rank:
+            with self.model as followed:
+                followed.follow()
+            raise SystemExit(0)
         if kv_tokens is None:
             kv_tokens = 8 * max_model_len if max_model_len else 0
         self.engine = minim.Engine(
@@ -364,6 +375,31 @@ def _shown(requests: typing.List[typing.Any], use_tqdm: typing.Any) -> typing.It
             warnings.warn("LLM: use_tqdm=True has no effect: the package tqdm is not installed", UserWarning, stacklevel=4)
             return requests
     return typing.cast(typing.Iterable[typing.Any], use_tqdm(requests, desc="Processed prompts"))
+
+
+def _is_launched() -> bool:
+    """Returns whether a launcher has started several processes of this program."""
+    sizes = (os.environ.get(name, "1") for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"))
+    return any(size not in ("", "0", "1") for size in sizes)
+
+
+def _set_ranks(options: typing.Dict[str, typing.Any], n_tensor: int, has_experts: bool, n_pipeline: int) -> int:
+    """Sets the arguments of minim.Model for ranks. Returns the number of devices that layers are split over without ranks."""
+    for name, value in (("tensor_parallel_size", n_tensor), ("pipeline_parallel_size", n_pipeline)):
+        if value < 1:
+            raise refusal(f"LLM: {name}={value!r} is refused: it is a number of ranks, at least 1")
+    if has_experts and n_tensor == 1:
+        warnings.warn("LLM: enable_expert_parallel=True has no effect: without tensor_parallel_size there is one rank", UserWarning, stacklevel=3)
+    are_processes = n_pipeline > 1 and (n_tensor > 1 or _is_launched())
+    if n_tensor == 1 and not are_processes:
+        return n_pipeline
+    options["tensor_parallel"] = n_tensor
+    options["expert_parallel"] = -1 if has_experts and n_tensor > 1 else 0
+    options["pipeline_parallel"] = n_pipeline
+    has_gpus = any(device.usable and device.name != "cpu" for device in minim.devices())
+    if options.get("devices") is None and has_gpus:
+        options["devices"] = "auto"
+    return 1
 
 
 def _place(path: typing.Any, options: typing.Dict[str, typing.Any], part: typing.Any, offloaded: float, n_stages: int) -> None:
