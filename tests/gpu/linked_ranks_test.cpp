@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <random>
 
 #include "gpu/nccl_of_tests.h"
 #include "gpu/support.h"
+#include "ranks/self_test.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -144,6 +146,22 @@ TEST_CASE("gpu links: 10,000 sums of the kernel follow each other") {
         }));
         for (const int64_t count : wrong) CHECK(count == 0);
     }
+}
+
+TEST_CASE("gpu links: the self-test measures both ways, and all ranks take the same one") {
+    if (!has_devices(1) || !prepare_nccl(2)) return;
+    constexpr int32_t k_ranks = 2;
+    std::vector<ranks::Ways> ways(k_ranks);
+    expect_no_errors(run_linked(k_ranks, {}, [&](LinkedRank& rank) {
+        ways[rank.rank()] = ranks::choose_way(rank.device, rank.scratch, rank.group, rank.link, rank.channel);
+    }));
+    REQUIRE(ways[0].all.size() == k_ways);
+    CHECK(ways[0].chosen == ways[1].chosen);
+    for (const ranks::WayTimes& way : ways[0].all)
+        for (const ranks::SumTime& time : way.times)
+            std::printf("sums over %d ranks by %s: %lld bytes in %.1f us\n", k_ranks,
+                        std::string(way.name).c_str(), static_cast<long long>(time.n_bytes),
+                        time.seconds * 1e6);
 }
 
 TEST_CASE("gpu links: a rank that fails ends the sums of the others with its error") {
