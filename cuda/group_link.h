@@ -10,7 +10,7 @@
 
 namespace minim::cuda {
 
-// As backend::Device::connect(). `in_rank_order`: sums are added in rank order, also by NCCL, which does not promise the same bits from
+// As backend::Device::connect(). `in_rank_order`: sums are added in rank order, also by NCCL, which may not give the same bits from
 // version to version.
 std::unique_ptr<backend::GroupLink> connect_devices(const CudaDevice& device, backend::GroupChannel& channel,
                                                     bool in_rank_order, std::string& remark);

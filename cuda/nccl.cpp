@@ -136,7 +136,8 @@ void Communicator::make(const UniqueId& id) {
         const Result asked = library_->functions.get_async_error(handle_, &result);
         if (asked != k_success) result = asked;
     }
-    if (result != k_success) fail_with(result, "connect the ranks");
+    if (result != k_success)
+        fail_with(result, "connect the ranks (MINIM_CUDA_DEBUG=no-nccl does without it)");
 }
 
 Communicator::~Communicator() {

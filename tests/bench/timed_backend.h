@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "backend/backend.h"
-#include "backend/group.h"
 #include "backend/device_memory.h"
+#include "backend/group.h"
 
 namespace minim::bench {
 

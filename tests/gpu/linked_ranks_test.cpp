@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include "gpu/nccl_of_tests.h"
 #include "gpu/support.h"
+#include "ranks/self_test.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -121,6 +124,7 @@ TEST_CASE("gpu links: parts of rows are gathered on rank 0") {
 
 TEST_CASE("gpu links: 10,000 sums of the kernel follow each other") {
     if (!has_devices(1)) return;
+    ::setenv("MINIM_NCCL_LIBRARY", "none", 1);  // it may refuse several ranks of one GPU
     constexpr int64_t k_count = 6;
     constexpr int k_sums = 10'000;
     for (const int32_t n : {2, 4}) {
@@ -144,6 +148,23 @@ TEST_CASE("gpu links: 10,000 sums of the kernel follow each other") {
         }));
         for (const int64_t count : wrong) CHECK(count == 0);
     }
+    ::unsetenv("MINIM_NCCL_LIBRARY");
+}
+
+TEST_CASE("gpu links: the self-test measures both ways, and all ranks take the same one") {
+    if (!has_devices(1) || !prepare_nccl(2)) return;
+    constexpr int32_t k_ranks = 2;
+    std::vector<ranks::Ways> ways(k_ranks);
+    expect_no_errors(run_linked(k_ranks, {}, [&](LinkedRank& rank) {
+        ways[rank.rank()] = ranks::choose_way(rank.device, rank.scratch, rank.group, rank.link, rank.channel);
+    }));
+    REQUIRE(ways[0].all.size() == k_ways);
+    CHECK(ways[0].chosen == ways[1].chosen);
+    for (const ranks::WayTimes& way : ways[0].all)
+        for (const ranks::SumTime& time : way.times)
+            std::printf("sums over %d ranks by %s: %lld bytes in %.1f us\n", k_ranks,
+                        std::string(way.name).c_str(), static_cast<long long>(time.n_bytes),
+                        time.seconds * 1e6);
 }
 
 TEST_CASE("gpu links: a rank that fails ends the sums of the others with its error") {
