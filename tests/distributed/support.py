@@ -65,7 +65,7 @@ def read_stat(pid):
         return []
 
 
-def processor_seconds(pid):
+def cpu_seconds(pid):
     fields = read_stat(pid)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

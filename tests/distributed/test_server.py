@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from support import IS_FULL, QUESTIONS, Case, Server, listening_ports, processor_seconds
+from support import IS_FULL, QUESTIONS, Case, Server, listening_ports, cpu_seconds
 
 N_CLIENTS = 8
 
@@ -63,10 +63,10 @@ class Rest(ServerCase):
             self.assertEqual(listening_ports(follower), set())
             self.assertEqual(listening_ports(leader), {server.port})
             time.sleep(1)
-            before, began = (processor_seconds(follower), processor_seconds(leader)), time.monotonic()
+            before, began = (cpu_seconds(follower), cpu_seconds(leader)), time.monotonic()
             time.sleep(1.5)
             seconds = time.monotonic() - began
-            shares = [(processor_seconds(pid) - old) / seconds for pid, old in zip((follower, leader), before)]
+            shares = [(cpu_seconds(pid) - old) / seconds for pid, old in zip((follower, leader), before)]
             self.assertLess(max(shares), 0.25)
             self.assertEqual(server.chat(QUESTIONS[0], max_tokens=4)[0], 200)
 
