@@ -16,8 +16,9 @@ namespace minim::backend {
 struct DeviceInfo {
     std::string name;         // "cuda:0"
     std::string description;  // the name of the product
-    std::string generation;   // "sm_86": devices of one generation compute with the same bits; empty: not known
-    std::string why_not;      // why it cannot be used; empty if it can
+    std::string
+        generation;       // "sm_86": devices of one generation compute with the same bits; empty: not known
+    std::string why_not;  // why it cannot be used; empty if it can
     uint64_t memory_bytes = 0;
     uint64_t free_bytes = 0;
 };

@@ -13,11 +13,11 @@ namespace {
 using backend::KvLayout;
 
 // Returns the parts of devices that follow each other in the layers, each with all heads.
-PageParts parts_with(const std::vector<DeviceLayers>& devices, const KvLayout& layout) {
+PageParts parts_with(std::vector<DeviceLayers> devices, const KvLayout& layout) {
     PageParts parts;
     int64_t first = 0;
-    for (const DeviceLayers& device : devices)
-        parts.here.push_back({.backend = device.backend,
+    for (DeviceLayers& device : devices)
+        parts.here.push_back({.backend = std::move(device.backend),
                               .first_layer = std::exchange(first, first + device.n_layer),
                               .n_layer = device.n_layer,
                               .n_head = layout.n_head_kv});
@@ -32,7 +32,7 @@ PageParts parts_with(const std::vector<DeviceLayers>& devices, const KvLayout& l
 }  // namespace
 
 PagePool::PagePool(const KvLayout& layout, std::vector<DeviceLayers> parts)
-    : PagePool(layout, parts_with(parts, layout)) {}
+    : PagePool(layout, parts_with(std::move(parts), layout)) {}
 
 PagePool::PagePool(const KvLayout& layout, PageParts parts)
     : store_(layout, std::move(parts.here)),

@@ -18,6 +18,11 @@ std::vector<std::unique_ptr<RankPass>> one(std::unique_ptr<RankPass> rank) {
     return ranks;
 }
 
+std::vector<std::unique_ptr<RankPass>> one_on(const backend::Backend& backend, Architecture architecture) {
+    const std::array stages = {alone_on(backend, architecture.n_layer)};
+    return one(std::make_unique<RankPass>(stages, std::move(architecture)));
+}
+
 }  // namespace
 
 ForwardPass::ForwardPass(std::span<const Stage> stages, Architecture architecture,
@@ -25,7 +30,7 @@ ForwardPass::ForwardPass(std::span<const Stage> stages, Architecture architectur
     : ForwardPass(one(std::make_unique<RankPass>(stages, std::move(architecture), pools)), nullptr) {}
 
 ForwardPass::ForwardPass(const backend::Backend& backend, Architecture architecture)
-    : ForwardPass(std::array{alone_on(backend, architecture.n_layer)}, Architecture(architecture)) {}
+    : ForwardPass(one_on(backend, std::move(architecture)), nullptr) {}
 
 ForwardPass::ForwardPass(std::vector<std::unique_ptr<RankPass>> ranks, RemoteRanks* remote)
     : ranks_(std::move(ranks)),

@@ -5,7 +5,7 @@ file(REMOVE_RECURSE ${WORK})
 
 # Configures a copy with a line appended to a file; `message` is what configuring says then, empty if it succeeds.
 function(configure_with file line message)
-    file(COPY ${SOURCE}/lib ${SOURCE}/capi ${SOURCE}/cuda ${SOURCE}/cmake ${SOURCE}/include ${SOURCE}/CMakeLists.txt
+    file(COPY ${SOURCE}/lib ${SOURCE}/capi ${SOURCE}/cuda ${SOURCE}/mpi ${SOURCE}/cmake ${SOURCE}/include ${SOURCE}/CMakeLists.txt
          DESTINATION ${WORK}/project)
     file(COPY ${SOURCE}/apps/minim DESTINATION ${WORK}/project/apps)
     if(NOT EXISTS ${WORK}/project/${file})

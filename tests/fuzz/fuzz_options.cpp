@@ -103,6 +103,13 @@ bool is_toggle(const std::string& word) {
     return is_off(word) || k_words.contains(word);
 }
 
+// Returns whether a word is a value of an option that may stand alone.
+bool is_number_of(const Row& row, const std::string& word) {
+    if (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos) return true;
+    return std::any_of(row.type.words.begin(), row.type.words.end(),
+                       [&](const program::Word& known) { return known.text == word; });
+}
+
 // Reads a list by the rules. Stops at what must be refused.
 Expected expect(Command command, const Words& words) {
     const Names& names = names_of(command);
@@ -139,7 +146,10 @@ Expected expect(Command command, const Words& words) {
         }
         const Row* row = own == names.own.end() ? nullptr : own->second;
         const bool wants_one = row != nullptr ? row->type.kind != Kind::flag : foreign->takes == Takes::one;
-        if (wants_one && !has_value) {
+        const bool may_be_bare = row != nullptr && !row->type.bare.empty() && !has_value;
+        if (may_be_bare && (i + 1 == words.size() || !is_number_of(*row, words[i + 1]))) {
+            value = row->type.bare;
+        } else if (wants_one && !has_value) {
             const bool takes_any = row != nullptr && row->type.takes_any;
             const bool next_is_option = i + 1 < words.size() && is_option(words[i + 1]) &&
                                         (names.own.contains(bare_name(words[i + 1])) ||
