@@ -141,46 +141,37 @@ Page PagePool::take() noexcept {
     return page;
 }
 
-std::span<const PagePart> PagePool::parts_of(int32_t process) const noexcept {
-    return process == 0 ? store_.parts() : remote_parts_[process - 1];
-}
-
 void PagePool::read(const Page& page, std::byte* out) const {
+    for (size_t i = 0; i < n_parts(); ++i) store_.read_into(page, i, out);
     std::vector<const PagePart*> known;  // parts that are read already: others may have copies of them
-    for (int32_t process = 0; process <= std::ssize(remote_parts_); ++process) {
-        const std::span<const PagePart> parts = parts_of(process);
+    for (const PagePart& part : store_.parts()) known.push_back(&part);
+    for (int32_t process = 1; process <= std::ssize(remote_parts_); ++process) {
+        const std::vector<PagePart>& parts = remote_parts_[process - 1];
         const auto is_new = [&](const PagePart& part) {
             return std::ranges::none_of(known,
                                         [&](const PagePart* k) { return k->has_same_positions(part); });
         };
         if (std::ranges::none_of(parts, is_new)) continue;
-        std::vector<std::byte> bytes;
-        if (process > 0) bytes = remote_->read(number_, page, process);
-        size_t at = 0;
-        for (size_t i = 0; i < parts.size(); ++i) {
-            const int64_t count = layout_of(parts[i], layout()).page_bytes();
-            if (process == 0) {
-                bytes.resize(at + count);
-                store_.read(page, i, bytes.data() + at);
-            }
-            put_part(layout(), parts[i], bytes.data() + at, out);
-            at += count;
-            known.push_back(&parts[i]);
+        const std::vector<std::byte> bytes = remote_->read(number_, page, process);
+        const std::byte* next = bytes.data();
+        for (const PagePart& part : parts) {
+            put_part(layout(), part, next, out);
+            next += layout_of(part, layout()).page_bytes();
+            known.push_back(&part);
         }
     }
 }
 
 void PagePool::write(const Page& page, const std::byte* bytes) const {
-    for (int32_t process = 0; process <= std::ssize(remote_parts_); ++process) {
-        const std::span<const PagePart> parts = parts_of(process);
+    for (size_t i = 0; i < n_parts(); ++i) store_.write_from(page, i, bytes);
+    for (int32_t process = 1; process <= std::ssize(remote_parts_); ++process) {
         std::vector<std::byte> taken;
-        for (size_t i = 0; i < parts.size(); ++i) {
+        for (const PagePart& part : remote_parts_[process - 1]) {
             const size_t at = taken.size();
-            taken.resize(at + layout_of(parts[i], layout()).page_bytes());
-            take_part(layout(), parts[i], bytes, taken.data() + at);
-            if (process == 0) store_.write(page, i, taken.data() + at);
+            taken.resize(at + layout_of(part, layout()).page_bytes());
+            take_part(layout(), part, bytes, taken.data() + at);
         }
-        if (process > 0) remote_->write(number_, page, process, taken);
+        remote_->write(number_, page, process, taken);
     }
 }
 

@@ -106,7 +106,6 @@ class PagePool {
     void make_slab(int64_t n, bool stays, int64_t n_to_reserve);
     int64_t reserve_free(int64_t n, bool all_or_nothing);
     void drop_spare_slabs() noexcept;
-    std::span<const PagePart> parts_of(int32_t process) const noexcept;
 
     PageStore store_;
     RemotePages* const remote_;  // null: there are no other processes

@@ -149,6 +149,15 @@ std::byte* PageStore::place(const Page& page, size_t part) const noexcept {
     return slabs_[page.slab][part]->data() + page.index * part_layouts_[part].page_bytes();
 }
 
+std::vector<std::byte*> PageStore::places(std::span<const Page> pages, size_t part) const {
+    std::vector<std::byte*> places;
+    places.reserve(pages.size());
+    const int64_t bytes = part_layouts_[part].page_bytes();
+    const std::lock_guard lock(mutex_);
+    for (const Page& page : pages) places.push_back(slabs_[page.slab][part]->data() + page.index * bytes);
+    return places;
+}
+
 void PageStore::read(const Page& page, size_t part, std::byte* out) const {
     const int64_t bytes = part_layouts_[part].page_bytes();
     if (is_host(parts_[part])) {
@@ -165,6 +174,36 @@ void PageStore::write(const Page& page, size_t part, const std::byte* bytes) con
     } else {
         parts_[part].backend->write(place(page, part), bytes, count);
     }
+}
+
+std::vector<std::byte> PageStore::read_all(const Page& page) const {
+    std::vector<std::byte> bytes(bytes_);
+    std::byte* next = bytes.data();
+    for (size_t part = 0; part < parts_.size(); next += part_layouts_[part++].page_bytes())
+        read(page, part, next);
+    return bytes;
+}
+
+void PageStore::write_all(const Page& page, std::span<const std::byte> bytes) const {
+    if (std::ssize(bytes) != bytes_)
+        fail_internal("{} bytes for a page whose parts here have {}", bytes.size(), bytes_);
+    const std::byte* next = bytes.data();
+    for (size_t part = 0; part < parts_.size(); next += part_layouts_[part++].page_bytes())
+        write(page, part, next);
+}
+
+void PageStore::read_into(const Page& page, size_t part, std::byte* whole) const {
+    if (is_contiguous(part)) return read(page, part, whole + layout_.k_offset(parts_[part].first_layer, 0));
+    std::vector<std::byte> bytes(part_layouts_[part].page_bytes());
+    read(page, part, bytes.data());
+    put_part(layout_, parts_[part], bytes.data(), whole);
+}
+
+void PageStore::write_from(const Page& page, size_t part, const std::byte* whole) const {
+    if (is_contiguous(part)) return write(page, part, whole + layout_.k_offset(parts_[part].first_layer, 0));
+    std::vector<std::byte> bytes(part_layouts_[part].page_bytes());
+    take_part(layout_, parts_[part], whole, bytes.data());
+    write(page, part, bytes.data());
 }
 
 void PageStore::copy(const Page& from, const Page& to) const noexcept {

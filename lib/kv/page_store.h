@@ -69,16 +69,26 @@ class PageStore {
     void add(int32_t slab, Slab memory);
     void drop(int32_t slab) noexcept;
 
-    // Returns the address of a page in the memory of a part.
+    // Return the addresses of a page, and of several, in the memory of a part.
     std::byte* place(const Page& page, size_t part) const noexcept;
+    std::vector<std::byte*> places(std::span<const Page> pages, size_t part) const;
 
     // Copy one part of a page, part_layout(part).page_bytes() bytes, to the host and from it. Throw device_lost.
     void read(const Page& page, size_t part, std::byte* out) const;
     void write(const Page& page, size_t part, const std::byte* bytes) const;
+    // Do the same with all parts, one after another: bytes() bytes.
+    std::vector<std::byte> read_all(const Page& page) const;
+    void write_all(const Page& page, std::span<const std::byte> bytes) const;
+    // Copy one part into the whole page of which it is a part, and out of it.
+    void read_into(const Page& page, size_t part, std::byte* whole) const;
+    void write_from(const Page& page, size_t part, const std::byte* whole) const;
     // Copies all parts to another page.
     void copy(const Page& from, const Page& to) const noexcept;
 
   private:
+    // Returns whether the part is one run of bytes in the whole page: it has all heads.
+    bool is_contiguous(size_t part) const noexcept { return parts_[part].n_head == layout_.n_head_kv; }
+
     const backend::KvLayout layout_;
     const std::vector<PagePart> parts_;
     std::vector<backend::KvLayout> part_layouts_;

@@ -118,9 +118,7 @@ void Model::narrow_weights() {
     for (const runtime::Shard& shard : placement_.shards()) {
         rank_specs_.push_back(weights_of(shard, specs_, config_));
         rank_configs_.push_back(config_of(shard.share, config_));
-        weights::DeviceWeights part{shard.backend.get(), {}, shard.backend->host()};
-        for (const weights::WeightSpec& weight : rank_specs_.back()) part.weights.push_back(&weight);
-        parts_.push_back(std::move(part));
+        parts_.push_back(part_of(shard, rank_specs_.back()));
     }
 }
 

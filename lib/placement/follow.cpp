@@ -29,10 +29,9 @@ class Follower final : public ranks::FollowerCalls {
         std::vector<backend::KvSequence> views;
         for (const auto& sequence : step.sequences) {
             const kv::PageStore& store = pools_.at(sequence.pool);
+            const auto pages = std::span(step.pages).subspan(sequence.first_page, sequence.n_pages);
             for (size_t part = 0; part < n_parts; ++part) {
-                addresses.emplace_back();
-                for (uint32_t i = 0; i < sequence.n_pages; ++i)
-                    addresses.back().push_back(store.place(step.pages[sequence.first_page + i], part));
+                addresses.push_back(store.places(pages, part));
                 views.push_back({.layout = &store.part_layout(part), .pages = addresses.back()});
             }
         }
@@ -63,24 +62,10 @@ class Follower final : public ranks::FollowerCalls {
     }
 
     std::vector<std::byte> read(uint32_t pool, backend::KvPage page) override {
-        const kv::PageStore& store = pools_.at(pool);
-        std::vector<std::byte> bytes(static_cast<size_t>(store.bytes()));
-        std::byte* next = bytes.data();
-        for (size_t part = 0; part < store.parts().size(); ++part) {
-            store.read(page, part, next);
-            next += store.part_layout(part).page_bytes();
-        }
-        return bytes;
+        return pools_.at(pool).read_all(page);
     }
     void write(uint32_t pool, backend::KvPage page, std::span<const std::byte> bytes) override {
-        const kv::PageStore& store = pools_.at(pool);
-        if (std::ssize(bytes) != store.bytes())
-            fail_internal("{} bytes for a page whose parts here have {}", bytes.size(), store.bytes());
-        const std::byte* next = bytes.data();
-        for (size_t part = 0; part < store.parts().size(); ++part) {
-            store.write(page, part, next);
-            next += store.part_layout(part).page_bytes();
-        }
+        pools_.at(pool).write_all(page, bytes);
     }
 
   private:

@@ -74,10 +74,8 @@ void check_request(const Request& request, const Machine& machine, const Paralle
 
 // Returns the configuration of what one rank computes, which only its buffers and its speed depend on.
 model::Config config_of_rank(const model::Config& config, const ParallelPlan& plan) {
-    model::Config rank = config;
-    rank.n_head /= plan.tensor;
-    rank.n_head_kv /= plan.tensor;
-    rank.expert_ff /= plan.expert_parts;
+    model::Config rank = model::config_of(shard_of(plan, 0, config.n_layer).share, config);
+    rank.n_vocab = config.n_vocab;  // rank 0 has the logits of all
     return rank;
 }
 

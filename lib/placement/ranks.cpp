@@ -43,11 +43,14 @@ std::vector<DeviceBudget> devices_for(const ParallelRequest& request, std::vecto
 
 namespace {
 
-// Returns the generation of a device by its name; empty: not known.
-std::string generation_of(std::string_view name) {
+// Returns the generation of each device; empty: not known. Backends on host memory have none, and compute with the same bits.
+std::vector<std::string> generations_of(const RankDevices& devices) {
+    std::vector<std::string> generations(devices.size());
+    if (devices.front()->uses_host_memory()) return generations;
     for (const backend::DeviceInfo& info : list_devices(active_cpu_level()))
-        if (info.name == name) return info.generation;
-    return {};
+        for (size_t i = 0; i < devices.size(); ++i)
+            if (info.name == devices[i]->name()) generations[i] = info.generation;
+    return generations;
 }
 
 }  // namespace
@@ -75,14 +78,12 @@ RankDevices rank_devices(const Request& request, const Machine& machine) {
                  "{} and {} are devices of different kinds, which cannot be ranks of one model",
                  devices.front()->name(), device->name());
     // Ranks must choose the same experts, so the last bits matter.
-    const std::string generation = generation_of(devices.front()->name());
-    for (const auto& device : devices) {
-        const std::string other = generation_of(device->name());
-        if (other != generation)
+    const std::vector<std::string> generations = generations_of(devices);
+    for (size_t i = 0; i < devices.size(); ++i)
+        if (generations[i] != generations.front())
             fail(Status::invalid,
                  "{} is {} and {} is {}: devices of different generations cannot be ranks of one model",
-                 devices.front()->name(), generation, device->name(), other);
-    }
+                 devices.front()->name(), generations.front(), devices[i]->name(), generations[i]);
     return devices;
 }
 
@@ -205,7 +206,7 @@ ranks::Hello hello_of(const RankOptions& ranks, const ParallelPlan& plan, uint64
         hello.device_kind = name.substr(0, name.find(':'));
         hello.device_names.append(hello.device_names.empty() ? "" : ",").append(name);
     }
-    hello.compute_capability = generation_of(ranks.devices.front()->name());
+    hello.compute_capability = generations_of(ranks.devices).front();
     ranks::set_cores(hello);
     return hello;
 }

@@ -3,7 +3,6 @@
 // those of other processes.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>

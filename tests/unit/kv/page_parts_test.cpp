@@ -43,20 +43,12 @@ class FakeProcesses final : public kv::RemotePages {
         for (auto& store : stores_) store->copy(from, to);
     }
     std::vector<std::byte> read(uint32_t, Page page, int32_t process) override {
-        const kv::PageStore& store = *stores_[process - 1];
-        std::vector<std::byte> bytes(store.bytes());
-        std::byte* next = bytes.data();
-        for (size_t i = 0; i < store.parts().size(); next += store.part_layout(i++).page_bytes())
-            store.read(page, i, next);
         ++n_reads;
-        return bytes;
+        return stores_[process - 1]->read_all(page);
     }
     void write(uint32_t, Page page, int32_t process, std::span<const std::byte> bytes) override {
-        const kv::PageStore& store = *stores_[process - 1];
-        REQUIRE(std::ssize(bytes) == store.bytes());
-        const std::byte* next = bytes.data();
-        for (size_t i = 0; i < store.parts().size(); next += store.part_layout(i++).page_bytes())
-            store.write(page, i, next);
+        REQUIRE(std::ssize(bytes) == stores_[process - 1]->bytes());
+        stores_[process - 1]->write_all(page, bytes);
     }
 
     int n_ended_ = 0;
