@@ -253,7 +253,7 @@ RankNet net_of_processes(const RankOptions& ranks, const ParallelPlan& plan,
 }
 
 // What placing and connecting a model share.
-struct Opening {
+struct RankOpening {
     ParallelPlan plan;
     std::shared_ptr<ranks::Processes> processes;  // null: no launcher has started several
 };
@@ -261,7 +261,7 @@ struct Opening {
 }  // namespace
 
 model::Model::Place place_on_ranks(const RankOptions& ranks, model::OpenOptions& options) {
-    const auto opening = std::make_shared<Opening>();
+    const auto opening = std::make_shared<RankOpening>();
     const ranks::Launch launch = ranks::find_launch();
     // The processes of one machine may write to the same folder, each the weights of its own ranks.
     if (launch.size > 1 && !options.packed_file.empty())
