@@ -18,20 +18,16 @@
 namespace minim::cuda {
 namespace {
 
+using backend::chunk_of_sum;
 using backend::Group;
 using backend::GroupChannel;
 using backend::GroupLimits;
+using backend::SumChunk;
 
 // Sums of at most this many floats that are added in rank order are computed by every rank; of larger ones each rank adds a chunk.
 constexpr int64_t k_max_floats_to_all = 16384;
-constexpr int64_t k_chunk_floats = 64;  // chunks end at multiples of 256 bytes
 // How long a row of a step may take besides the time that another rank may be silent.
 constexpr std::chrono::milliseconds k_patience_a_row{50};
-
-struct Range {
-    int64_t begin, end;
-    int64_t size() const noexcept { return end - begin; }
-};
 
 // What all groups of a rank use.
 class Link final : public backend::GroupLink, public PeerWatch {
@@ -74,13 +70,6 @@ class Link final : public backend::GroupLink, public PeerWatch {
     std::vector<std::string_view> ways_;
     bool uses_peers_;  // for sums that it can compute
 };
-
-// Returns chunk `rank` of count floats, which that rank adds.
-Range chunk(int64_t count, int32_t rank, int32_t n_ranks) {
-    const int64_t each =
-        ((count + n_ranks - 1) / n_ranks + k_chunk_floats - 1) / k_chunk_floats * k_chunk_floats;
-    return {std::min(rank * each, count), rank + 1 == n_ranks ? count : std::min((rank + 1) * each, count)};
-}
 
 // The group of a space.
 class LinkedGroup final : public Group {
@@ -162,24 +151,24 @@ class LinkedGroup final : public Group {
 
     void sum_by_chunks(Scratch& scratch, float* data, int64_t count) {
         nccl::Communicator& nccl = *link_.nccl_;
-        const Range mine = chunk(count, rank(), size());
+        const SumChunk mine = chunk_of_sum(count, rank(), size());
         // Calls visit(rank, its chunk) for the other ranks whose chunks and whose own are not empty.
         const auto exchange = [&](const auto& visit) {
             nccl.together([&] {
                 for (int32_t r = 0; r < size(); ++r)
-                    if (r != rank()) visit(r, chunk(count, r, size()));
+                    if (r != rank()) visit(r, chunk_of_sum(count, r, size()));
             });
         };
         start(scratch, [&](runtime::Stream stream) {
-            const auto send = [&](int32_t to, const Range& range) {
+            const auto send = [&](int32_t to, const SumChunk& range) {
                 if (range.size() > 0) nccl.send(data + range.begin, range.size(), to, stream);
             };
-            exchange([&](int32_t r, const Range& theirs) {
+            exchange([&](int32_t r, const SumChunk& theirs) {
                 send(r, theirs);
                 if (mine.size() > 0) nccl.receive(parts() + r * mine.size(), mine.size(), r, stream);
             });
             fast::add_parts(stream, parts(), mine.size(), size(), rank(), data + mine.begin);
-            exchange([&](int32_t r, const Range& theirs) {
+            exchange([&](int32_t r, const SumChunk& theirs) {
                 send(r, mine);
                 if (theirs.size() > 0) nccl.receive(data + theirs.begin, theirs.size(), r, stream);
             });
@@ -195,7 +184,7 @@ uint64_t Link::group_bytes(const GroupLimits& limits) const {
     if (nccl_ == nullptr || !in_rank_order_) return 0;
     const int64_t n_ranks = channel_.size();
     const int64_t n_to_all = std::min(limits.n_sum, k_max_floats_to_all) * n_ranks;
-    const int64_t n_chunks = limits.n_sum + n_ranks * (k_chunk_floats + 1);
+    const int64_t n_chunks = limits.n_sum + n_ranks * (backend::k_chunk_floats + 1);
     return static_cast<uint64_t>(std::max(n_to_all, n_chunks)) * sizeof(float);
 }
 
@@ -252,18 +241,36 @@ std::unique_ptr<nccl::Communicator> connect_by_nccl(const CudaDevice& device, Gr
     channel.exchange(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(offers)));
     for (size_t r = 0; r < offers.size(); ++r) {
         if (offers[r].version == 0) {
-            why_not = format_text("rank {}: {}", r, offers[r].why_not);
+            why_not = format_text(
+                "rank {} has no NCCL {} or later: {}; the Python package nvidia-nccl-cu13 or NVIDIA's "
+                "package libnccl2 has it",
+                r, nccl::version_text(nccl::k_oldest_version), offers[r].why_not);
             return nullptr;
         }
         if (offers[r].version != offers[0].version) {
             why_not =
-                format_text("rank {} has version {}, and rank 0 version {}", r,
+                format_text("rank {} has version {} of NCCL, and rank 0 version {}", r,
                             nccl::version_text(offers[r].version), nccl::version_text(offers[0].version));
             return nullptr;
         }
     }
-    return std::make_unique<nccl::Communicator>(std::move(library), offers[0].id, device.index(),
-                                                std::string(device.name()), channel);
+    // NCCL may refuse what it is asked for, as two ranks of one GPU; then all ranks go without. If a rank is lost, the exchange throws.
+    std::unique_ptr<nccl::Communicator> made;
+    own = {.version = offers[0].version};
+    try {
+        made = std::make_unique<nccl::Communicator>(std::move(library), offers[0].id, device.index(),
+                                                    std::string(device.name()), channel);
+    } catch (const Error& error) {
+        own.version = 0;
+        std::string_view(error.what()).copy(own.why_not, sizeof(own.why_not) - 1);
+    }
+    channel.exchange(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(offers)));
+    for (size_t r = 0; r < offers.size(); ++r) {
+        if (offers[r].version != 0) continue;
+        why_not = format_text("rank {}: {}", r, offers[r].why_not);
+        return nullptr;
+    }
+    return made;
 }
 
 }  // namespace
@@ -276,11 +283,9 @@ std::unique_ptr<backend::GroupLink> connect_devices(const CudaDevice& device, Gr
     std::unique_ptr<PeerSum> peers;
     if (debug_switches().peer_sum) peers = PeerSum::make(device, channel);
     if (nccl == nullptr)
-        remark = format_text(
-            "{} over GPUs go through host memory, which makes prompts several times slower, because there is "
-            "no "
-            "NCCL {} or later: {}; the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2 has it",
-            peers ? "large sums" : "sums", "2.19", why_not);
+        remark =
+            format_text("{} over GPUs go through host memory, which makes prompts several times slower: {}",
+                        peers ? "large sums" : "sums", why_not);
     if (nccl == nullptr && peers == nullptr) return nullptr;
     return std::make_unique<Link>(device, channel, in_rank_order, std::move(nccl), std::move(peers));
 }

@@ -3,6 +3,7 @@
 // call the same functions in the same order; each has a Group of its own, used by one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,22 @@ struct GroupLimits {
     int64_t hidden = 0;
     int64_t n_gather = 0;  // floats of gather_rows() on all ranks together
 };
+
+// The part of a large sum that one rank adds and sends to all. Chunks end at multiples of 256 bytes; the last ones may be empty.
+struct SumChunk {
+    int64_t begin, end;
+    int64_t size() const noexcept { return end - begin; }
+};
+
+inline constexpr int64_t k_chunk_floats = 64;
+
+// Returns chunk `rank` of a sum of `count` floats over n_ranks ranks.
+inline SumChunk chunk_of_sum(int64_t count, int32_t rank, int32_t n_ranks) noexcept {
+    const int64_t each =
+        ((count + n_ranks - 1) / n_ranks + k_chunk_floats - 1) / k_chunk_floats * k_chunk_floats;
+    const int64_t begin = std::min(rank * each, count);
+    return {begin, rank + 1 == n_ranks ? count : std::min(begin + each, count)};
+}
 
 class Group {
   public:

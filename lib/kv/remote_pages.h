@@ -17,8 +17,6 @@ class RemotePages {
   public:
     virtual ~RemotePages() = default;
 
-    virtual int32_t n_processes() const noexcept = 0;  // with the caller's, which is process 0
-
     // Makes a pool of pages in every other process. Returns its number. `whole`: the layout of all layers and heads.
     virtual uint32_t make_pool(const backend::KvLayout& whole) = 0;
     virtual void end_pool(uint32_t pool) noexcept = 0;

@@ -33,6 +33,10 @@ std::string divisors_text(int64_t n) {
     return text;
 }
 
+bool asks(int64_t n_ranks) noexcept {
+    return n_ranks != 0 && n_ranks != 1;
+}
+
 void check_numbers(const ParallelRequest& request) {
     const auto check = [](int64_t n, std::string_view what) {
         if (n < 0) fail(Status::invalid, "{} {} is not a number of ranks", what, n);
@@ -73,6 +77,23 @@ const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weigh
 }
 
 }  // namespace
+
+bool asks_for_ranks(const ParallelRequest& request) noexcept {
+    return asks(request.tensor) || asks(request.experts) || asks(request.pipeline);
+}
+
+std::string text_of(const ParallelRequest& request) {
+    std::string text;
+    const auto add = [&](int64_t n, std::string_view what) {
+        if (!asks(n)) return;
+        text += format_text("{}{} parallel", text.empty() ? "" : ", ", what);
+        if (n > 0) text += format_text(" {}", n);
+    };
+    add(request.tensor, "tensor");
+    if (!asks(request.tensor)) add(request.experts, "expert");
+    add(request.pipeline, "pipeline");
+    return text;
+}
 
 ParallelRequest with_devices(ParallelRequest request, int64_t n_devices) noexcept {
     const int64_t n_stages = std::max<int64_t>(request.pipeline, 1);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "model/config.h"
 #include "runtime/placement.h"
@@ -24,9 +25,13 @@ struct ParallelRequest {
     int64_t tensor = 0;    // or k_all_ranks
     int64_t experts = 0;   // groups of experts; with tensor 0 or 1, also the number of ranks; or k_all_ranks
     int64_t pipeline = 0;  // stages, each of one process
-
-    bool is_given() const noexcept { return tensor != 0 || experts != 0 || pipeline != 0; }
 };
+
+// Returns whether a request asks for several ranks. Without it nobody looks for a launcher.
+bool asks_for_ranks(const ParallelRequest& request) noexcept;
+
+// Returns what a request asks for, for messages: "tensor parallel 2, pipeline parallel 2".
+std::string text_of(const ParallelRequest& request);
 
 // Returns the request with the number of devices of all processes instead of k_all_ranks for `tensor`.
 ParallelRequest with_devices(ParallelRequest request, int64_t n_devices) noexcept;

@@ -215,7 +215,7 @@ Plan make_plan(Request request, Machine machine, const model::Config& config,
     even_out(machine.devices);
     request.parallel = with_devices(request.parallel, std::ssize(machine.devices));
     const bool shares_layers =
-        request.parallel.is_given() && plan_parallel(request.parallel, config, weights).n_ranks() > 1;
+        asks_for_ranks(request.parallel) && plan_parallel(request.parallel, config, weights).n_ranks() > 1;
     if (!shares_layers) {
         Plan plan = plan_layers(request, machine, config, weights);
         if (may_share_layers(request, machine)) advise_ranks(request, machine, config, weights, plan);

@@ -24,52 +24,24 @@ namespace {
 
 using weights::WeightSpec;
 
-std::string_view kind_of(std::string_view device) {
-    return device.substr(0, device.find(':'));
+std::string text_of(const ParallelPlan& plan) {
+    const int64_t experts = plan.tensor == 1 ? plan.expert_groups : 1;
+    return placement::text_of({.tensor = plan.tensor, .experts = experts, .pipeline = plan.pipeline});
 }
 
-std::string words_of(const ParallelPlan& plan) {
-    std::string words;
-    const auto add = [&](int64_t n, std::string_view what) {
-        if (n > 1) words += format_text("{}{} parallel {}", words.empty() ? "" : ", ", what, n);
-    };
-    add(plan.tensor, "tensor");
-    if (plan.tensor == 1) add(plan.expert_groups, "expert");
-    add(plan.pipeline, "pipeline");
-    return words;
-}
-
-// Refuses what ranks cannot do.
+// Refuses what the ranks of a plan cannot do.
 void check_request(const Request& request, const Machine& machine, const ParallelPlan& plan) {
-    const std::string words = words_of(plan);
-    const auto refuse = [&](std::string_view what, std::string_view why) {
-        fail(Status::invalid, "{} is not possible with {}: {}", what, words, why);
-    };
-    for (const double share : request.shares)
-        if (share != request.shares.front())
-            refuse(format_text("a share of {} of the layers beside {}", share, request.shares.front()),
-                   "its ranks have even parts of each layer");
-    if (request.n_device_layers >= 0)
-        refuse("a number of layers on the devices", "its ranks have all layers");
-    if (request.n_host_experts != 0) refuse("keeping experts on the host", "its ranks have all experts");
-    if (request.overrides)
-        refuse(format_text("the rule '{}'", *request.overrides), "its ranks have all experts");
-    if (request.caches_host_experts) refuse("a cache of experts", "its ranks have all experts");
-    const int64_t n_devices = std::ssize(machine.devices);
-    if (n_devices == 0) return;
-    const DeviceFacts& first = machine.devices.front();
-    for (const DeviceFacts& device : machine.devices) {
-        if (kind_of(device.name) != kind_of(first.name))
-            refuse(format_text("{} beside {}", device.name, first.name), "its ranks are devices of one kind");
-        const bool is_known = device.compute_capability > 0 && first.compute_capability > 0;
-        if (is_known && device.compute_capability != first.compute_capability)
-            refuse(format_text("{} of compute capability {:.1f} beside {} of {:.1f}", device.name,
-                               device.compute_capability / 10.0, first.name, first.compute_capability / 10.0),
-                   "its ranks are devices of one compute capability");
-    }
-    if (n_devices != plan.n_ranks())
-        fail(Status::invalid, "{} {} {} ranks, one on each device; {} {} named", words, "means",
-             plan.n_ranks(), n_devices, n_devices == 1 ? "device is" : "devices are");
+    const std::string text = text_of(plan);
+    std::vector<RankDevice> ranks;
+    for (const DeviceFacts& device : machine.devices)
+        ranks.push_back({device.name, device.compute_capability > 0
+                                          ? format_text("sm_{}", device.compute_capability)
+                                          : ""});
+    check_beside_ranks(request, ranks, text);
+    const int64_t n_devices = std::ssize(ranks);
+    if (n_devices != 0 && n_devices != plan.n_ranks())
+        fail(Status::invalid, "{} means {} ranks, one on each device; {} {} named", text, plan.n_ranks(),
+             n_devices, n_devices == 1 ? "device is" : "devices are");
 }
 
 // Returns the configuration of what one rank computes, which only its buffers and its speed depend on.
@@ -208,6 +180,34 @@ void explain_refusal(const RankPlanner& planner, const Request& request, Plan& p
 
 }  // namespace
 
+void check_beside_ranks(const Request& request, std::span<const RankDevice> ranks, std::string_view text) {
+    const auto refuse = [&](std::string_view what, std::string_view why) {
+        fail(Status::invalid, "{} is not possible with {}: {}", what, text, why);
+    };
+    for (const double share : request.shares)
+        if (share != request.shares.front())
+            refuse(format_text("a share of {} of the layers beside {}", share, request.shares.front()),
+                   "its ranks have even parts of each layer");
+    if (request.n_device_layers >= 0)
+        refuse("a number of layers on the devices", "its ranks have all layers");
+    if (request.n_host_experts != 0) refuse("keeping experts on the host", "its ranks have all experts");
+    if (request.overrides)
+        refuse(format_text("the rule '{}'", *request.overrides), "its ranks have all experts");
+    if (request.caches_host_experts && request.cache_bytes != k_cache_all_room)
+        refuse("a cache of experts", "its ranks have all experts");
+    const auto kind_of = [](std::string_view device) { return device.substr(0, device.find(':')); };
+    for (const RankDevice& rank : ranks) {
+        const RankDevice& first = ranks.front();
+        if (kind_of(rank.name) != kind_of(first.name))
+            refuse(format_text("{} beside {}", rank.name, first.name), "its ranks are devices of one kind");
+        const bool is_known = !rank.generation.empty() && !first.generation.empty();
+        if (is_known && rank.generation != first.generation)
+            refuse(format_text("{} ({}) beside {} ({})", rank.name, rank.generation, first.name,
+                               first.generation),
+                   "its ranks must choose the same experts, and the last bits differ");
+    }
+}
+
 Plan plan_ranks(Request request, const Machine& machine, const model::Config& config,
                 std::span<const WeightSpec> weights) {
     const ParallelPlan parallel = plan_parallel(request.parallel, config, weights);
@@ -218,7 +218,7 @@ Plan plan_ranks(Request request, const Machine& machine, const model::Config& co
     });
     Plan plan = planner.plan(request);
     plan.choices.push_back(format_text(
-        "{} ranks: {}; experts in {} {}, each expert {}", parallel.n_ranks(), words_of(parallel),
+        "{} ranks: {}; experts in {} {}, each expert {}", parallel.n_ranks(), text_of(parallel),
         parallel.expert_groups, parallel.expert_groups == 1 ? "group" : "groups",
         parallel.expert_parts == 1 ? "whole" : format_text("in {} parts", parallel.expert_parts)));
     for (int64_t rank = 0; rank < parallel.n_ranks(); ++rank)

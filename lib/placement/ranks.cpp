@@ -12,6 +12,7 @@
 #include "base/format_text.h"
 #include "placement/devices.h"
 #include "placement/plugins.h"
+#include "placement/rank_plan.h"
 #include "ranks/hello.h"
 #include "ranks/launcher.h"
 #include "ranks/self_test.h"
@@ -23,11 +24,6 @@
 namespace minim::placement {
 
 using runtime::Shard;
-
-bool asks_for_ranks(const ParallelRequest& request) noexcept {
-    const auto asks = [](int64_t n) { return n != 0 && n != 1; };
-    return asks(request.tensor) || asks(request.experts) || asks(request.pipeline);
-}
 
 std::vector<DeviceBudget> devices_for(const ParallelRequest& request, std::vector<DeviceBudget> usable) {
     const bool is_open = request.tensor < 0 || request.experts < 0;
@@ -56,34 +52,12 @@ std::vector<std::string> generations_of(const RankDevices& devices) {
 }  // namespace
 
 RankDevices rank_devices(const Request& request, const Machine& machine) {
-    const auto refuse = [&](bool is_asked, std::string_view what) {
-        if (is_asked)
-            fail(Status::invalid,
-                 "{} not possible with ranks that share the layers (tensor, expert or pipeline parallel)",
-                 what);
-    };
-    refuse(!request.shares.empty() &&
-               std::ranges::adjacent_find(request.shares, std::not_equal_to<>()) != request.shares.end(),
-           "uneven shares of the devices are");
-    refuse(request.n_device_layers >= 0, "a number of layers on the devices is");
-    refuse(request.overrides.has_value(), "experts on another device than their layer are");
-    refuse(request.n_host_experts != 0, "experts in the host's memory are");
-    refuse(request.cache_bytes > 0 && request.cache_bytes != k_cache_all_room, "a cache of experts is");
     RankDevices devices(machine.backends.begin(), machine.backends.begin() + machine.host_place());
     if (devices.empty()) devices.push_back(machine.backends[machine.host_place()]);
-    const auto kind = [](const auto& device) { return device->name().substr(0, device->name().find(':')); };
-    for (const auto& device : devices)
-        if (kind(device) != kind(devices.front()))
-            fail(Status::invalid,
-                 "{} and {} are devices of different kinds, which cannot be ranks of one model",
-                 devices.front()->name(), device->name());
-    // Ranks must choose the same experts, so the last bits matter.
     const std::vector<std::string> generations = generations_of(devices);
-    for (size_t i = 0; i < devices.size(); ++i)
-        if (generations[i] != generations.front())
-            fail(Status::invalid,
-                 "{} is {} and {} is {}: devices of different generations cannot be ranks of one model",
-                 devices.front()->name(), generations.front(), devices[i]->name(), generations[i]);
+    std::vector<RankDevice> ranks;
+    for (size_t i = 0; i < devices.size(); ++i) ranks.push_back({devices[i]->name(), generations[i]});
+    check_beside_ranks(request, ranks, text_of(request.parallel));
     return devices;
 }
 

@@ -17,9 +17,6 @@
 
 namespace minim::placement {
 
-// Returns whether a request asks for several ranks. Without it nobody looks for a launcher.
-bool asks_for_ranks(const ParallelRequest& request) noexcept;
-
 // The devices of this process, one a rank. Every process has as many.
 using RankDevices = std::vector<std::shared_ptr<const backend::Backend>>;
 

@@ -32,10 +32,9 @@ constexpr Field k_fields[] = {
     {&Hello::fingerprint, "has opened another model: fingerprint {}, here {}"},
     {&Hello::plan, "shares the model among ranks in another way: {}, here {}"},
     {&Hello::n_devices, "has another number of devices: {}, here {}"},
-    {&Hello::options, "was started with other options: hash {}, here {}"},
+    {&Hello::options, "was started with other options: {}, here {}"},
     {&Hello::device_kind, "has devices of another kind: {}, here {}"},
     {&Hello::compute_capability, "has devices of another compute capability: {}, here {}"},
-    {&Hello::nccl_version, "has another version of NCCL: {}, here {}"},
 };
 
 std::vector<std::byte> encode(const Hello& hello) {

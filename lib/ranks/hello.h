@@ -16,12 +16,11 @@ struct Hello {
     std::string library_version;
     std::string plugin_build;
     std::string fingerprint;         // of the model
-    std::string options;             // a hash of the options that must agree
+    std::string options;             // those that must agree, in words
     std::string plan;                // how ranks share the model
     std::string n_devices;           // ranks of a process
     std::string device_kind;         // "cpu", "cuda"
     std::string compute_capability;  // of CUDA devices
-    std::string nccl_version;
     // For messages.
     std::string device_names;      // separated by commas
     int32_t n_cores = 0;           // logical CPUs that the process may use

@@ -35,7 +35,6 @@ class Leader final : public runtime::RemoteRanks, public kv::RemotePages {
     void add_slab(uint32_t pool, int32_t slab, int64_t n_pages) override;
     void drop_slab(uint32_t pool, int32_t slab) noexcept override;
     void copy(uint32_t pool, backend::KvPage from, backend::KvPage to) noexcept override;
-    int32_t n_processes() const noexcept override { return processes_.size(); }
     std::vector<std::byte> read(uint32_t pool, backend::KvPage page, int32_t process) override;
     void write(uint32_t pool, backend::KvPage page, int32_t process,
                std::span<const std::byte> bytes) override;

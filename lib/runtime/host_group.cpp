@@ -9,9 +9,11 @@
 #include "runtime/transfer.h"
 
 namespace minim::runtime {
-namespace {
 
-constexpr int64_t k_chunk_floats = 16;  // chunks end at multiples of a cache line
+using backend::chunk_of_sum;
+using backend::SumChunk;
+
+namespace {
 
 float* floats_of(const backend::Memory& memory) {
     return reinterpret_cast<float*>(memory.data());
@@ -24,7 +26,7 @@ HostGroup::HostGroup(const backend::Backend& backend, Transport& transport, cons
     const int64_t n = transport.size();
     const int64_t slots = limits.n_slots * limits.hidden;
     const int64_t n_to_all = std::min(limits.n_sum, k_max_floats_to_all) * n;
-    const int64_t n_chunks = limits.n_sum + 2 * n * k_chunk_floats;
+    const int64_t n_chunks = limits.n_sum + 2 * n * backend::k_chunk_floats;
     const int64_t n_others = std::max({n_to_all, n_chunks, slots, limits.n_gather});
     others_ = backend.allocate_staging(float_bytes(n_others, 1), "exchange between ranks");
     if (is_on_host_) return;
@@ -32,14 +34,6 @@ HostGroup::HostGroup(const backend::Backend& backend, Transport& transport, cons
                                     "exchange between ranks");
     ids_ = backend.allocate_staging(static_cast<uint64_t>(limits.n_slots) * sizeof(int32_t),
                                     "exchange between ranks");
-}
-
-// Returns chunk `rank` of count floats, which that rank adds.
-HostGroup::Range HostGroup::chunk(int64_t count, int32_t rank) const {
-    const int64_t each =
-        ((count + size() - 1) / size() + k_chunk_floats - 1) / k_chunk_floats * k_chunk_floats;
-    const bool is_last = rank + 1 == size();
-    return {std::min(rank * each, count), is_last ? count : std::min((rank + 1) * each, count)};
 }
 
 void HostGroup::send(int32_t to, const float* data, int64_t count) {
@@ -95,14 +89,14 @@ void HostGroup::sum_to_all(float* data, int64_t count) {
 }
 
 void HostGroup::sum_by_chunks(float* data, int64_t count) {
-    const Range mine = chunk(count, rank());
-    const int64_t n = mine.end - mine.begin;
+    const SumChunk mine = chunk_of_sum(count, rank(), size());
+    const int64_t n = mine.size();
     float* const others = floats_of(*others_);
     for (int32_t r = 0; r < size(); ++r) {
         if (r == rank()) continue;
-        const Range theirs = chunk(count, r);
+        const SumChunk theirs = chunk_of_sum(count, r, size());
         receive(r, others + r * n, n);
-        send(r, data + theirs.begin, theirs.end - theirs.begin);
+        send(r, data + theirs.begin, theirs.size());
     }
     wait();
     std::copy_n(data + mine.begin, n, others + rank() * n);
@@ -114,8 +108,8 @@ void HostGroup::sum_by_chunks(float* data, int64_t count) {
     }
     for (int32_t r = 0; r < size(); ++r) {
         if (r == rank()) continue;
-        const Range theirs = chunk(count, r);
-        receive(r, data + theirs.begin, theirs.end - theirs.begin);
+        const SumChunk theirs = chunk_of_sum(count, r, size());
+        receive(r, data + theirs.begin, theirs.size());
         send(r, total, n);
     }
     wait();

@@ -36,10 +36,6 @@ class HostGroup final : public backend::Group {
     void abandon(const Error& error) noexcept override { transport_.abandon(error); }
 
   private:
-    struct Range {
-        int64_t begin, end;
-    };
-    Range chunk(int64_t count, int32_t rank) const;
     float* on_host(backend::Scratch& scratch, float* data, int64_t count);
     void sum_to_all(float* data, int64_t count);
     void sum_by_chunks(float* data, int64_t count);

@@ -46,9 +46,9 @@ class Ranks(unittest.TestCase):
             ({"pipeline_parallel": 2}, r"\b2\b"),
             ({"tensor_parallel": 3, "devices": ["sim:0", "sim:1", "sim:2"]}, "2 KV heads cannot be divided among 3 ranks"),
             ({"expert_parallel": 9, **pair}, "8 experts cannot be given to 9 ranks"),
-            ({"tensor_parallel": 2, "split": [2, 1], **pair}, "uneven shares"),
-            ({"tensor_parallel": 2, "host_experts": True, **pair}, "experts in the host's memory"),
-            ({"tensor_parallel": 2, "overrides": "exps=CPU", **pair}, "experts on another device"),
+            ({"tensor_parallel": 2, "split": [2, 1], **pair}, "a share of 1 of the layers beside 2"),
+            ({"tensor_parallel": 2, "host_experts": True, **pair}, "keeping experts on the host"),
+            ({"tensor_parallel": 2, "overrides": "exps=CPU", **pair}, "the rule 'exps=CPU'"),
             ({"tensor_parallel": -2}, "-2"),
             ({"tensor_parallel": 2, "rank_timeout": -1, **pair}, "rank_timeout"),
         ):

@@ -79,8 +79,22 @@ TEST_CASE("links: an NCCL that is too old is not used") {
     CHECK(contains(why_not, "2.19.0"));
     std::vector<float> sums;
     const LinkedEnd end = sum_on_two(sums, {});
-    CHECK(contains(end.remarks[1], "rank 0: libnccl.so.2 is version 2.18.5"));
+    CHECK(contains(end.remarks[1], "rank 0 has no NCCL 2.19.0 or later: libnccl.so.2 is version 2.18.5"));
     CHECK(sums == std::vector<float>{3, 3});
+}
+
+TEST_CASE("links: where NCCL refuses to connect the ranks, they go without it, and the remark says why") {
+    prepare_nccl(2);
+    const auto count = stand_in<int (*)()>(k_nccl_count);
+    const Setting refuses(k_nccl_refuses, "1");
+    std::vector<float> sums;
+    const LinkedEnd end = sum_on_two(sums, {}, 100'000);
+    for (const auto& error : end.errors) CHECK_FALSE(error.has_value());
+    CHECK(sums == std::vector<float>{3, 3});
+    CHECK(contains(end.remarks[0], "large sums over GPUs go through host memory"));
+    CHECK(contains(end.remarks[0], "rank 0: cuda:0: NCCL cannot connect the ranks"));
+    CHECK(contains(end.remarks[0], "invalid argument"));
+    CHECK(count() == 0);
 }
 
 TEST_CASE("links: a library that lacks a function is not used") {

@@ -208,6 +208,7 @@ int ncclGetUniqueId(UniqueId* id) {
 int ncclCommInitRankConfig(void** handle, int n_ranks, UniqueId id, int rank, const Config* config) {
     if (config->size != sizeof(Config) || config->magic != 0xCAFEBEEF || config->blocking != 0)
         return k_invalid_argument;
+    if (std::getenv(minim::test::k_nccl_refuses) != nullptr) return k_invalid_argument;
     int64_t number;
     std::memcpy(&number, id.bytes.data() + 64, sizeof(number));
     const std::lock_guard lock(state().mutex);

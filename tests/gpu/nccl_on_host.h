@@ -12,6 +12,8 @@ inline constexpr const char* k_nccl_break =
     "minim_nccl_on_host_break";  // void (): all communicators fail from now on
 inline constexpr const char* k_nccl_count =
     "minim_nccl_on_host_count";  // int (): communicators that have not ended
+inline constexpr const char* k_nccl_refuses =
+    "MINIM_NCCL_ON_HOST_REFUSES";  // environment: it connects no ranks
 inline constexpr const char* k_nccl_version =
     "MINIM_NCCL_ON_HOST_VERSION";  // environment: the version that it says it has
 

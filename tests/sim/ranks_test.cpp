@@ -116,11 +116,12 @@ TEST_CASE("what is not possible with ranks is refused by name") {
     const auto refuse = [&](const placement::Request& request, std::string_view what) {
         expect_error(Status::invalid, what, [&] { placement::rank_devices(request, machine); });
     };
-    refuse({.shares = {2.0, 1.0}}, "uneven shares");
+    refuse({.shares = {2.0, 1.0}, .parallel = {.tensor = 2}},
+           "a share of 1 of the layers beside 2 is not possible with tensor parallel 2");
     refuse({.n_device_layers = 2}, "a number of layers on the devices");
-    refuse({.overrides = "exps=cpu"}, "experts on another device");
-    refuse({.n_host_experts = 1}, "experts in the host's memory");
-    refuse({.cache_bytes = 1 << 20}, "a cache of experts");
+    refuse({.overrides = "exps=cpu"}, "the rule 'exps=cpu'");
+    refuse({.n_host_experts = 1}, "keeping experts on the host");
+    refuse({.cache_bytes = 1 << 20, .caches_host_experts = true}, "a cache of experts");
     CHECK(placement::rank_devices({.shares = {1.0, 1.0}}, machine).size() == 2);
     CHECK(is_empty(devices));
 }

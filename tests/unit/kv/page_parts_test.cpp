@@ -26,7 +26,6 @@ class FakeProcesses final : public kv::RemotePages {
   public:
     explicit FakeProcesses(std::vector<std::vector<PagePart>> parts) : parts_(std::move(parts)) {}
 
-    int32_t n_processes() const noexcept override { return static_cast<int32_t>(parts_.size()) + 1; }
     uint32_t make_pool(const backend::KvLayout& whole) override {
         for (const std::vector<PagePart>& parts : parts_)
             stores_.push_back(std::make_unique<kv::PageStore>(whole, parts));

@@ -261,7 +261,7 @@ TEST_CASE("what ranks cannot do is refused by what was asked for") {
             [](Request& request, Machine&) { request.n_device_layers = 3; });
     refused("sim:0 beside cuda:0 is not possible", machine_of(2),
             [](Request&, Machine& machine) { machine.devices[1].name = "sim:0"; });
-    refused("cuda:1 of compute capability 8.6 beside cuda:0 of 9.0 is not possible", machine_of(2),
+    refused("cuda:1 (sm_86) beside cuda:0 (sm_90) is not possible", machine_of(2),
             [](Request&, Machine& machine) {
                 machine.devices[0].compute_capability = 90;
                 machine.devices[1].compute_capability = 86;
