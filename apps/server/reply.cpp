@@ -272,10 +272,9 @@ void Reply::done() {
     if (on_done_) std::exchange(on_done_, nullptr)();
 }
 
-std::string Reply::summary() const {
-    return fmt::format("prompt={} cached={} generated={} queue_ms={:.0f} first_token_ms={:.0f}",
-                       usage_.n_prompt, usage_.n_cached, usage_.n_generated, queue_seconds_ * 1e3,
-                       first_token_seconds_ * 1e3);
+AnswerFigures Reply::figures() const {
+    return {tools_.serving->name, usage_.n_prompt,      usage_.n_cached,
+            usage_.n_generated,   queue_seconds_ * 1e3, first_token_seconds_ * 1e3};
 }
 
 }  // namespace server

@@ -12,6 +12,7 @@
 #include "job_queue.h"
 #include "metrics.h"
 #include "plan.h"
+#include "request_log.h"
 #include "workers.h"
 
 namespace server {
@@ -32,8 +33,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
     void ping(Clock::time_point now, Clock::duration interval);
     // Ends the request with an error, if it has no answer yet.
     void end(const std::string& error);
-    // Returns a summary for the log: "prompt=12 cached=0 ...".
-    std::string summary() const;
+    // Returns what the log says of the answer.
+    AnswerFigures figures() const;
 
   private:
     struct Choice {
