@@ -17,7 +17,7 @@ import threading
 import time
 import unittest
 
-from support import CHAT, COUNT, HELLO, MODEL, PROGRAM, Server, post_bytes
+from support import CHAT, COUNT, HELLO, MODEL, PROGRAM, ROOT, Server, post_bytes
 
 # A request whose answer takes longer than any test waits.
 LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 3900, "temperature": 0}
@@ -524,6 +524,28 @@ class Metrics(unittest.TestCase):
                       "# TYPE a gauge\na 1\n", '# HELP a x\n# TYPE a gauge\na{b="} 1\n', "# HELP a x\n# TYPE a gauge\na 1"):
             with self.assertRaises((AssertionError, AttributeError, KeyError)):
                 families(fault)
+
+    def test_the_board_shows_what_there_is(self):
+        board = json.loads((ROOT / "packaging/minim-server.grafana.json").read_text())
+        with Server() as server:
+            server.chat(COUNT, max_tokens=5)
+            text = server.get("/metrics")[2].decode()
+        samples = {SAMPLE.fullmatch(line)[1] for line in text.splitlines() if not line.startswith("#")}
+        labels = {label for line in text.splitlines() if "{" in line for label, _ in LABEL.findall(SAMPLE.fullmatch(line)[2])}
+        expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        expressions += [variable["query"]["query"] for variable in board["templating"]["list"]]
+        self.assertGreater(len(expressions), 20)
+        for expression in expressions:
+            named = set(re.findall(r"\b(?:minim|process)_\w+", expression))
+            self.assertTrue(named and named <= samples, (expression, named - samples))
+            used = set(re.findall(r"(\w+)=~", expression)) | {name for group in re.findall(r"by \(([^)]*)\)", expression) for name in group.split(", ")}
+            self.assertLessEqual(used - {"instance"}, labels | {"le"}, expression)
+        ids = [panel["id"] for panel in board["panels"]]
+        self.assertEqual(len(ids), len(set(ids)))
+        cells = [(x, y) for panel in board["panels"] for grid in [panel["gridPos"]]
+                 for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])]
+        self.assertEqual(len(cells), len(set(cells)))
+        self.assertLess(max(x for x, _ in cells), 24)
 
 
 if __name__ == "__main__":
