@@ -301,6 +301,21 @@ class End(unittest.TestCase):
             self.assertIn(f"{message}: 7 requests end with an error", server.text())
             server.__exit__(None)
 
+    def test_a_second_signal_ends_it_at_once(self):
+        server = Server()
+        socks = [socket.create_connection(server.address, timeout=30) for _ in range(8)]
+        for i, sock in enumerate(socks):
+            sock.sendall(post_bytes(CHAT, {**LONG, "stream": i % 2 == 0}))
+        wait_for(lambda: all(slot["is_processing"] for slot in server.get("/slots")[2]))
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "shutting down: running requests finish" in server.text())
+        self.assertEqual(server.stop(60), 0)
+        self.assertLess(time.monotonic() - began, 5)
+        for sock in socks:
+            sock.close()
+        server.__exit__(None)
+
     def test_a_client_that_does_not_read_does_not_prolong_it(self):
         server = Server("--drain-timeout", 1)
         with socket.socket() as sock:
@@ -442,7 +457,7 @@ class Log(unittest.TestCase):
     def test_the_client_that_a_proxy_names(self):
         with Server() as server:
             for forwarded, client in (("203.0.113.7", "203.0.113.7"), ("198.51.100.1, 203.0.113.8 ", "203.0.113.8"), ("2001:db8::1", "2001:db8::1"),
-                                      ("no address", r"127.0.0.1:\d+"), ("203.0.113.9, evil status=200", r"127.0.0.1:\d+")):
+                                      ("fe80::1%evil status=200", "fe80::1"), ("no address", r"127.0.0.1:\d+"), ("203.0.113.9, evil status=200", r"127.0.0.1:\d+")):
                 answer = server.get("/v1/models", headers={"X-Forwarded-For": forwarded})[1]
                 wait_for(lambda: re.search(rf"Z {client} {answer['x-request-id']} GET", server.text()))
 

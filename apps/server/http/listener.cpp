@@ -112,12 +112,6 @@ Listener listen_at_socket(net::io_context& context, const std::string& path) {
     return {std::move(acceptor), where, path, file.st_dev, file.st_ino};
 }
 
-bool is_address_of(std::string_view text) {
-    boost::system::error_code error;
-    net::ip::make_address(std::string(text), error);
-    return !error;
-}
-
 }  // namespace
 
 Listener listen_at(net::io_context& context, const std::string& host, uint16_t port) {
@@ -155,7 +149,9 @@ std::string client_of(const Peer& peer, std::string_view forwarded) {
     std::string_view last = forwarded.substr(forwarded.rfind(',') + 1);  // npos + 1 is 0
     while (last.starts_with(' ')) last.remove_prefix(1);
     while (last.ends_with(' ')) last.remove_suffix(1);
-    return is_address_of(last) ? std::string(last) : peer.address;
+    boost::system::error_code error;
+    const net::ip::address address = net::ip::make_address(std::string(last), error);
+    return error ? peer.address : address.to_string();
 }
 
 }  // namespace server
