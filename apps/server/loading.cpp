@@ -19,7 +19,7 @@ constexpr const char* k_loading_page =
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>minim</title>"
     "<p>The model is being loaded. This page appears once it is there.</p></html>\n";
 
-HttpResponse loading_answer(const HttpRequest& request, const Keys& keys) {
+HttpResponse loading_answer(const HttpRequest& request, const Keys& keys, const std::string& metrics_prefix) {
     const std::string& path = request.path;
     HttpResponse response;
     response.status = 503;
@@ -34,7 +34,7 @@ HttpResponse loading_answer(const HttpRequest& request, const Keys& keys) {
         response.body = k_loading_page;
         response.headers.emplace_back("Refresh", "2");
     } else if (path == "/metrics" && keys.allows(request)) {
-        response = {200, k_metrics_type, process_metrics(), {}};
+        response = {200, k_metrics_type, process_metrics(metrics_prefix), {}};
     }
     return response;
 }
@@ -44,7 +44,7 @@ HttpResponse loading_answer(const HttpRequest& request, const Keys& keys) {
 Loading::Loading(EventLoop& loop, HttpServer& http, const Options& options, const Keys& keys) : loop_(loop) {
     http.set_handler([&options, &keys](const std::shared_ptr<Exchange>& exchange) {
         if (take_prefix(*exchange, options.path_prefix))
-            exchange->respond(loading_answer(exchange->request, keys));
+            exchange->respond(loading_answer(exchange->request, keys, options.metrics_prefix));
     });
     thread_ = std::thread([this] { loop_.run(); });
 }

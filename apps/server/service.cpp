@@ -284,7 +284,7 @@ void Service::answer_directly(Exchange& exchange) {
         response.content_type = k_metrics_type;
         response.body =
             served_->metrics->text(options_.metrics_prefix, served_->jobs, served_->engine.state()) +
-            model_metrics(options_.metrics_prefix, {&served_, 1}) + process_metrics();
+            model_metrics(options_.metrics_prefix, *served_) + process_metrics(options_.metrics_prefix);
     }
     exchange.respond(response);
 }

@@ -4,12 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <iterator>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -56,8 +55,10 @@ void write_process_value(const char* name, const char* type, const char* help, d
 
 }  // namespace
 
-std::string process_metrics() {
+std::string process_metrics(const std::string& prefix) {
     std::string out;
+    write_head(prefix + "build_info", "gauge", "1, with the version of the program", out);
+    out += fmt::format("{}build_info{{version={}}} 1\n", prefix, quoted_label(minim_version()));
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     write_process_value("process_cpu_seconds_total", "counter", "CPU time of all threads, user and system",
@@ -78,25 +79,19 @@ std::string process_metrics() {
     return out;
 }
 
-std::string model_metrics(const std::string& prefix, std::span<const std::shared_ptr<ServedModel>> models) {
+std::string model_metrics(const std::string& prefix, const ServedModel& served) {
+    const std::string& label = served.metrics->label;
     std::string out;
-    write_head(prefix + "build_info", "gauge", "1, with the version of the program", out);
-    out += fmt::format("{}build_info{{version={}}} 1\n", prefix, quoted_label(minim_version()));
     write_head(prefix + "model_info", "gauge", "1, with the devices of the model's layers and experts", out);
-    for (const auto& served : models)
-        out += fmt::format("{}model_info{{{},placement={}}} 1\n", prefix, served->metrics->label,
-                           quoted_label(served->info.placement));
-    const auto write_gauge = [&](const char* name, const char* help, auto value_of) {
+    out += fmt::format("{}model_info{{{},placement={}}} 1\n", prefix, label,
+                       quoted_label(served.info.placement));
+    const auto write_gauge = [&](const char* name, const char* help, auto value) {
         write_head(prefix + name, "gauge", help, out);
-        for (const auto& served : models)
-            out += fmt::format("{}{}{{{}}} {}\n", prefix, name, served->metrics->label, value_of(*served));
+        out += fmt::format("{}{}{{{}}} {}\n", prefix, name, label, value);
     };
-    write_gauge("model_weight_bytes", "Bytes of the model's weights",
-                [](const ServedModel& served) { return served.info.weight_bytes; });
-    write_gauge("model_context_tokens", "Tokens of one request at most, prompt and answer",
-                [](const ServedModel& served) { return served.n_context; });
-    write_gauge("model_slots", "Requests that run at once",
-                [](const ServedModel& served) { return served.n_slots; });
+    write_gauge("model_weight_bytes", "Bytes of the model's weights", served.info.weight_bytes);
+    write_gauge("model_context_tokens", "Tokens of one request at most, prompt and answer", served.n_context);
+    write_gauge("model_slots", "Requests that run at once", served.n_slots);
     return out;
 }
 
