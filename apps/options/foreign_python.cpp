@@ -270,8 +270,12 @@ constexpr Foreign k_python_rows[] = {
     {true, Takes::nothing, "minim-server listens at one plain HTTP address; put a proxy before it",
      "--enable-ssl-refresh --enable-http-worker-reuseport"},
     {true, Takes::one, "minim-server listens at one plain HTTP address; put a proxy before it",
-     "--uds --ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-ciphers --root-path "
-     "--middleware --fastapi-root-path --ssl-keyfile-password"},
+     "--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-ciphers "
+     "--middleware --ssl-keyfile-password"},
+    {false, Takes::one,
+     "routes and the page work below any path that a proxy takes away; --prefix is for a proxy that passes "
+     "it on",
+     "--root-path --fastapi-root-path"},
     {false, Takes::nothing, "answers to preflight requests name what was asked for", "--allow-credentials"},
     {false, Takes::one, "answers to preflight requests name what was asked for",
      "--allowed-methods --allowed-headers --h11-max-incomplete-event-size --h11-max-header-count"},
@@ -297,7 +301,7 @@ constexpr Foreign k_python_rows[] = {
      "--disable-tokenizer-batch-decode --sleep-on-idle"},
     {false, Takes::one, "one thread does all input and output",
      "--api-server-count -asc --tokenizer-mode --otlp-traces-endpoint --collect-detailed-traces "
-     "--profiler-config --renderer-num-workers --shutdown-timeout --tokenizer-backend "
+     "--profiler-config --renderer-num-workers --tokenizer-backend "
      "--tokenizer-worker-num --detokenizer-worker-num --dynamic-batch-tokenizer-batch-size "
      "--dynamic-batch-tokenizer-batch-timeout --log-level-http --otlp-service-name --watchdog-timeout "
      "--soft-watchdog-timeout"},
@@ -305,14 +309,17 @@ constexpr Foreign k_python_rows[] = {
      "--tokenizer --generation-config --tokenizer-path --hf-chat-template-name --completion-template "
      "--sampling-defaults --preferred-sampling-params"},
     {true, Takes::one, "use --temp, --top-p and the like", "--override-generation-config"},
-    {false, Takes::many, "the log has one form: notes, and one line per request",
+    {false, Takes::many,
+     "the log has notes, and one line per request; --log-format json makes objects of them",
      "--log-requests-target --debug-tensor-dump-layers"},
-    {false, Takes::nothing, "the log has one form: notes, and one line per request",
+    {false, Takes::nothing,
+     "the log has notes, and one line per request; --log-format json makes objects of them",
      "--disable-uvicorn-access-log --enable-log-outputs --enable-log-deltas --log-error-stack "
      "--disable-log-requests --enable-log-requests --aggregate-engine-logging "
      "--enable-logging-iteration-details --log-requests --show-time-cost --enable-nan-detection "
      "--enable-request-time-stats-logging"},
-    {false, Takes::one, "the log has one form: notes, and one line per request",
+    {false, Takes::one,
+     "the log has notes, and one line per request; --log-format json makes objects of them",
      "--disable-access-log-for-endpoints --log-config-file --max-log-len --max-logprobs "
      "--logprobs-mode --log-requests-level --log-requests-format --crash-dump-folder "
      "--decode-log-interval --debug-tensor-dump-output-folder --debug-tensor-dump-input-file "

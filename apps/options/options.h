@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "minim/minim.h"
@@ -24,6 +25,9 @@ enum class Command : uint32_t {
     options,
     server,
 };
+
+// What an address begins with that is the path of a Unix socket.
+constexpr std::string_view k_unix_host = "unix:";
 
 // Values for answers, or for requests without these fields. If a value is absent, the checkpoint's is used, then the model
 // family's.
@@ -103,6 +107,7 @@ struct Options {
     std::string chat_kwargs;    // a JSON object of template variables, for all conversations; "": none
     bool verbose = false;
     std::string log_file;  // "": standard error
+    bool logs_json = false;
 
     // The answer.
     SamplingDefaults sampling;
@@ -127,18 +132,21 @@ struct Options {
     bool prints_json = false;
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.
-    std::string host = "127.0.0.1";
+    std::string host = "127.0.0.1";  // "unix:/run/minim/server.sock": a Unix socket
     uint16_t port = 8080;
-    std::vector<std::string> api_keys;  // empty: requests need no key
-    std::vector<std::string> names;     // of the model; empty: from the file's
-    bool requires_name = false;         // other names in requests are refused
-    int64_t n_parallel = 0;             // requests worked on at once; 0: 16, or fewer if memory is short
-    int64_t n_queue = 2048;             // requests that wait
-    uint64_t kv_tokens = 0;             // 0: chosen by the program
-    bool forgets_prefixes = false;      // no prefix cache
+    std::string path_prefix;                 // of all routes: "/llm"; "": none
+    std::vector<std::string> api_keys;       // with api_key_files empty: requests need no key
+    std::vector<std::string> api_key_files;  // read again at SIGHUP
+    std::vector<std::string> names;          // of the model; empty: from the file's
+    bool requires_name = false;              // other names in requests are refused
+    int64_t n_parallel = 0;                  // requests worked on at once; 0: 16, or fewer if memory is short
+    int64_t n_queue = 2048;                  // requests that wait
+    uint64_t kv_tokens = 0;                  // 0: chosen by the program
+    bool forgets_prefixes = false;           // no prefix cache
     double ping_seconds = 15;
     int64_t timeout_seconds = 0;         // of one answer; 0: none
     int64_t socket_timeout_seconds = 0;  // of a connection without traffic; 0: the usual limits
+    int64_t drain_seconds = -1;          // that requests may run on after SIGTERM; below 0: no limit
     int32_t reasoning = MINIM_REASONING_SPLIT;
     std::vector<std::string> reasoning_fields = {"reasoning_content", "reasoning"};  // of a chat's thoughts
     bool remembers_reasoning = true;

@@ -15,8 +15,8 @@ namespace program {
 namespace {
 
 // Options that contradict each other. If they come from different places, the later place counts.
-constexpr std::array<std::array<std::string_view, 2>, 2> k_contradictions = {
-    {{"--prompt", "--file"}, {"--cpu-moe", "--n-cpu-moe"}}};
+constexpr std::array<std::array<std::string_view, 2>, 3> k_contradictions = {
+    {{"--prompt", "--file"}, {"--cpu-moe", "--n-cpu-moe"}, {"--host", "--uds"}}};
 
 const Given* find_given(const std::vector<Given>& given, std::string_view name) {
     const Given* found = nullptr;
@@ -119,7 +119,16 @@ void note_single_rank(Options& options, const std::vector<Given>& given) {
                 fmt::format("{} has no effect: without --tensor-parallel there is one rank", one->spelling));
 }
 
+// A Unix socket has no port.
+void note_unused_port(Options& options, const std::vector<Given>& given) {
+    const Given* port = find_given(given, "--port");
+    if (port == nullptr || !options.host.starts_with(k_unix_host)) return;
+    options.notes.push_back(
+        fmt::format("{} has no effect: the server listens at {}", port->spelling, options.host));
+}
+
 void complete(Options& options, const std::vector<Given>& given) {
+    note_unused_port(options, given);
     complete_formats(options);
     note_single_rank(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);

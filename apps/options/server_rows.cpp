@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of minim-server.
-#include <fstream>
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "key_file.h"
 #include "minim/minim.h"
 #include "set.h"
 
@@ -28,6 +29,8 @@ constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
                               {"minimax-append-think", MINIM_REASONING_APPEND_THINK},
                               {"none", MINIM_REASONING_NONE}};
 
+constexpr Word k_log_formats[] = {{"text", 0}, {"json", 1}};
+constexpr Word k_no_limit[] = {{"none", -1}};
 constexpr Word k_fields[] = {{"both", 0}, {"reasoning_content", 1}, {"reasoning", 2}};
 
 void set_reasoning_field(Options& options, const Value& value) {
@@ -51,17 +54,43 @@ void add_keys(Options& options, const Value& value) {
     for_each_part(value.text, [&](std::string_view key) { options.api_keys.emplace_back(key); });
 }
 
-// Reads a file with one key on each line. Lines that begin with # are comments.
-void read_keys(Options& options, const Value& value) {
-    std::ifstream file(value.text);
-    if (!file) throw UsageError(fmt::format("{}: the file '{}' cannot be read", value.option, value.text));
-    const size_t n_before = options.api_keys.size();
-    for (std::string line; std::getline(file, line);) {
-        while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-        if (!line.empty() && line.front() != '#') options.api_keys.push_back(line);
+void add_key_file(Options& options, const Value& value) {
+    try {
+        read_key_file(value.text);
+    } catch (const std::runtime_error& error) {
+        throw UsageError(fmt::format("{}: {}", value.option, error.what()));
     }
-    if (options.api_keys.size() == n_before)
-        throw UsageError(fmt::format("{}: the file '{}' has no key", value.option, value.text));
+    options.api_key_files.push_back(value.text);
+}
+
+// A value that ends in .sock names a Unix socket, as in llama.cpp.
+void set_host(Options& options, const Value& value) {
+    const bool is_socket = value.text.ends_with(".sock") && !value.text.starts_with(k_unix_host);
+    options.host = is_socket ? fmt::format("{}{}", k_unix_host, value.text) : value.text;
+    if (options.host == k_unix_host)
+        throw UsageError(fmt::format("{}: '{}' names no socket", value.option, value.text));
+}
+
+void set_socket(Options& options, const Value& value) {
+    Value host = value;
+    if (!host.text.starts_with(k_unix_host)) host.text.insert(0, k_unix_host);
+    set_host(options, host);
+}
+
+// Takes "/llm", "llm" and "/llm/" alike. "/" is no prefix.
+void set_prefix(Options& options, const Value& value) {
+    constexpr std::string_view k_unsafe = "?#%\\ \"<>";
+    const auto is_unsafe = [&](char c) {
+        return static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f ||
+               k_unsafe.find(c) != std::string_view::npos;
+    };
+    std::string prefix = value.text.starts_with('/') ? value.text : "/" + value.text;
+    if (prefix.ends_with('/')) prefix.pop_back();
+    if (std::ranges::any_of(prefix, is_unsafe) || prefix.find("//") != std::string::npos)
+        throw UsageError(
+            fmt::format("{}: '{}' is not a path such as /llm, of letters, digits and - . _ ~ / alone",
+                        value.option, value.text));
+    options.path_prefix = prefix;
 }
 
 void add_alias(Options& options, const Value& value) {
@@ -82,15 +111,20 @@ void set_ping(Options& options, const Value& value) {
 }
 
 constexpr Row k_server_rows[] = {
-    {"--host", "", text("ADDRESS"), k_server, "127.0.0.1", "address to listen at; 0.0.0.0: all addresses",
-     set<&Options::host>},
+    {"--host", "", text("ADDRESS"), k_server, "127.0.0.1",
+     "address to listen at; 0.0.0.0: all addresses; unix:PATH, or a path that ends in .sock: a Unix socket",
+     set_host},
+    {"--uds", "", text("PATH"), k_server, "", "listen at this Unix socket: the same as --host unix:PATH",
+     set_socket},
     {"--port", "", integer("N", 0, 65535), k_server, "8080", "0: any free port, which the log names",
      set<&Options::port>},
+    {"--prefix --api-prefix", "", text("PATH"), k_server, "",
+     "path before all routes and the page, as /llm; for a proxy that passes it on", set_prefix},
     {"--api-key", "", texts("KEY"), k_server, "",
      "require one of these keys (Authorization: Bearer, or x-api-key); several with commas or blanks between",
      add_keys},
-    {"--api-key-file", "", text("FILE"), k_server, "", "the same, from a file with one key on each line",
-     read_keys},
+    {"--api-key-file", "", text("FILE"), k_server, "",
+     "the same, from a file with one key on each line, which is read again at SIGHUP", add_key_file},
     {"-c --ctx-size --max-model-len --context-length", "", count("N", 0, k_longest_context, k_chosen),
      k_server, "0",
      "tokens of one request, prompt and answer; 0: the longest that fits, at most the context that the model "
@@ -120,6 +154,10 @@ constexpr Row k_server_rows[] = {
      set<&Options::socket_timeout_seconds>},
     {"--answer-timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server, "0",
      "seconds after which an answer is ended; 0: never", set<&Options::timeout_seconds>},
+    {"--drain-timeout --shutdown-timeout", "", integer("SECONDS", -1, k_longest_timeout, k_no_limit),
+     k_server, "-1",
+     "seconds that requests may run on after SIGTERM; the rest then ends with an error; -1: no limit",
+     set<&Options::drain_seconds>},
     {"--reasoning-parser --reasoning-format", "", choice("NAME", k_parsers), k_server, "minimax_m2",
      "minimax_m2: reasoning in a field of its own; minimax_m2_append_think: in the content, with tags; none: "
      "as "
@@ -136,6 +174,8 @@ constexpr Row k_server_rows[] = {
      set<&Options::constrains_calls>},
     {"--warmup", "--no-warmup --skip-server-warmup", flag(), k_server, "on",
      "evaluate a step before the first request, so that it is as fast as the others", set<&Options::warmup>},
+    {"--log-format", "", choice("FORMAT", k_log_formats), k_server, "text",
+     "json: each line of the log is a JSON object", set<&Options::logs_json>},
     {"--metrics-prefix", "", text("TEXT"), k_server, "minim_",
      "prefix of metric names; vllm: for vLLM's dashboards", set<&Options::metrics_prefix>},
     {"--cors-origin --cors-origins", "", text("ORIGIN"), k_server, "", "allow pages of this origin; *: all",

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // minim-server: serves a model over HTTP.
 // Exit codes: 0 ended by SIGTERM or SIGINT, 1 an error, 2 a command line that cannot be understood.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "http/auth.h"
 #include "http/event_loop.h"
-#include "memory_text.h"
+#include "http/http_server.h"
+#include "loading.h"
+#include "notify.h"
 #include "options.h"
+#include "options/find_model.h"
 #include "options/parse.h"
 #include "request_log.h"
 #include "service.h"
@@ -32,29 +38,70 @@ void raise_file_limit() {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// At SIGHUP, reads the files of keys again and opens the file of the log again. Without either, a terminal that goes away ends the
+// server, as usual.
+void catch_hangup(server::EventLoop& loop, server::Keys& keys, const server::Options& options) {
+    const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (terminal >= 0) close(terminal);
+    if (terminal >= 0 && options.log_file.empty() && options.api_key_files.empty()) return;
+    struct sigaction before = {};
+    sigaction(SIGHUP, nullptr, &before);
+    const bool is_ignored = before.sa_handler == SIG_IGN;  // nohup
+    loop.on_hangup([&keys, is_ignored](pid_t sender) {
+        if (sender == 0) {  // the terminal is gone
+            if (!is_ignored) std::raise(SIGTERM);
+            return;
+        }
+        try {
+            server::reopen_log();
+        } catch (const std::exception& error) {
+            server::write_note(fmt::format("SIGHUP: {}; the log stays where it is", error.what()));
+        }
+        try {
+            keys.read_again();
+            server::write_note("SIGHUP: the log and the files of keys are opened again");
+        } catch (const std::exception& error) {
+            server::write_note(fmt::format("SIGHUP: {}; the keys stay as they were", error.what()));
+        }
+    });
+}
+
 void serve(const server::Options& options) {
-    server::open_log(options.log_file);
+    server::open_log(options.log_file, options.logs_json);
     for (const std::string& note : options.notes) server::write_note(note);
     raise_file_limit();
-    server::Serving serving(options);
+    server::Keys keys(options.api_keys, options.api_key_files);
     server::EventLoop loop;
-    server::Service service(loop, serving);
-    for (const minim_device_memory& device : serving.model.memory())
-        server::write_note("memory: " + program::memory_text(device));
-    server::write_note(fmt::format("sizes: {}", serving.engine.state().sizes));
-    server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", serving.name,
-                                   serving.info.placement, serving.n_context, serving.n_slots, options.host,
-                                   service.port()));
+    catch_hangup(loop, keys, options);
+    std::unique_ptr<server::HttpServer> http;
+    std::optional<server::Loading> loading;
+    // Of several processes with the same options, one listens: which one is known once the model is open.
+    if (!options.parallel.is_given()) {
+        http = server::listen(loop, options);
+        loading.emplace(loop, *http, options, keys);
+        server::write_note(fmt::format("loading the model; {}{}/ready says when it is there", http->address(),
+                                       options.path_prefix));
+    }
+    server::Serving serving(options);
+    const auto served = std::make_shared<server::ServedModel>(
+        serving, loop, program::find_model(options.model), options.names);
+    served->metrics = std::make_shared<server::Metrics>(served->name);
+    loading.reset();
+    if (!http) http = server::listen(loop, options);
+    server::Service service(loop, *http, keys, serving, served);
+    server::log_sizes(*served);
+    server::write_note(fmt::format("{} ({}), context {}, {} slots, at {}{}", served->name,
+                                   served->info.placement, served->n_context, served->n_slots,
+                                   http->address(), options.path_prefix));
     server::never_wait_for_log();
+    server::notify_manager("READY=1");
     loop.run();
     if (service.is_cut_off()) {  // what waits for other processes would wait on
-        server::write_plain(fmt::format("error: {}", service.failure()));
+        server::write_error(service.failure());
         std::_Exit(1);
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
-    const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
-    if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))
-        serving.model.save_expert_profile(options.expert_profile);
+    server::save_expert_profile(*served);
 }
 
 }  // namespace
@@ -69,10 +116,10 @@ int main(int argc, char** argv) {
     } catch (const server::FollowedToTheEnd&) {
         return 0;
     } catch (const server::UsageError& error) {
-        server::write_plain(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
+        server::write_error(fmt::format("{} (minim-server --help lists the options)", error.what()));
         return 2;
     } catch (const std::exception& error) {
-        server::write_plain(fmt::format("error: {}", error.what()));
+        server::write_error(error.what());
         return 1;
     }
 }

@@ -23,12 +23,13 @@ std::vector<double> tokens() {
     return {1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144};
 }
 
+}  // namespace
+
 void write_head(const std::string& name, const char* type, const char* help, std::string& out) {
     out += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
 }
 
-// Returns a value for a label, in quotes.
-std::string quoted(const std::string& text) {
+std::string quoted_label(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') out += '\\';
@@ -40,8 +41,6 @@ std::string quoted(const std::string& text) {
     }
     return out + '"';
 }
-
-}  // namespace
 
 void Histogram::add(double value, uint64_t times) {
     const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
@@ -63,7 +62,7 @@ void Histogram::write(const std::string& name, const char* help, const std::stri
 }
 
 Metrics::Metrics(const std::string& model_name)
-    : label("model_name=" + quoted(model_name)),
+    : label("model_name=" + quoted_label(model_name)),
       queue(seconds()),
       first_token(seconds()),
       inter_token(short_times()),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,14 @@
 #include "reply_parts.h"
 
 namespace server {
+
+constexpr const char* k_metrics_type = "text/plain; version=0.0.4; charset=utf-8";
+
+// Appends the lines that say what the samples behind them are. `type`: "counter", "gauge", "histogram".
+void write_head(const std::string& name, const char* type, const char* help, std::string& out);
+
+// Returns a value for a label, in quotes.
+std::string quoted_label(std::string_view text);
 
 class Histogram {
   public:

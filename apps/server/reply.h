@@ -12,6 +12,7 @@
 #include "job_queue.h"
 #include "metrics.h"
 #include "plan.h"
+#include "request_log.h"
 #include "workers.h"
 
 namespace server {
@@ -20,10 +21,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   public:
     using Clock = std::chrono::steady_clock;
     struct Tools {
-        Serving& serving;
-        JobQueue& jobs;
+        std::shared_ptr<ServedModel> serving;  // stays open until the answer is complete
         Workers& workers;
-        Metrics& metrics;
     };
 
     Reply(Tools tools, std::shared_ptr<Exchange> exchange, Plan plan, Clock::time_point arrived);
@@ -34,8 +33,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
     void ping(Clock::time_point now, Clock::duration interval);
     // Ends the request with an error, if it has no answer yet.
     void end(const std::string& error);
-    // Returns a summary for the log: "prompt=12 cached=0 ...".
-    std::string summary() const;
+    // Returns what the log says of the answer.
+    AnswerFigures figures() const;
 
   private:
     struct Choice {

@@ -12,9 +12,10 @@
 #include <fmt/format.h>
 
 #include "chat_page.h"
-#include "http/auth.h"
-#include "request_log.h"
+#include "http/path_prefix.h"
+#include "notify.h"
 #include "routes.h"
+#include "state_metrics.h"
 
 namespace server {
 
@@ -24,7 +25,7 @@ struct Route {
     const char* method;
     const char* path;  // a path that ends in / matches all paths below it
     ApiFamily family;
-    Prepared (*prepare)(const HttpRequest&, Serving&);
+    Prepared (*prepare)(const HttpRequest&, ServedModel&);
 };
 
 constexpr std::array k_routes = {
@@ -41,7 +42,14 @@ constexpr std::array k_routes = {
     Route{"GET", "/props", ApiFamily::openai, props},
 };
 
-constexpr std::array<std::string_view, 4> k_direct_paths = {"/", "/health", "/slots", "/metrics"};
+constexpr std::array<std::string_view, 6> k_direct_paths = {"/",      "/health", "/live",
+                                                            "/ready", "/slots",  "/metrics"};
+
+// They need no key: probes of service managers have none.
+constexpr std::array<std::string_view, 4> k_open_paths = {"/", "/health", "/live", "/ready"};
+
+// Connections have so long to take their last bytes when the time of --drain-timeout is over.
+constexpr std::chrono::seconds k_time_for_last_bytes{2};
 
 // Returns the path as this server has it: base addresses with "/v1" once too often or not at all have the same routes.
 std::string known_path(std::string path) {
@@ -77,7 +85,7 @@ size_t n_workers() {
 }
 
 // Prepares a request on a worker's thread. Converts every failure to an answer.
-Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving& serving) {
+Prepared prepare_safely(const Route& route, const HttpRequest& request, ServedModel& serving) {
     try {
         return route.prepare(request, serving);
     } catch (const ApiError& error) {
@@ -96,15 +104,20 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving&
 
 }  // namespace
 
-Service::Service(EventLoop& loop, Serving& serving)
+std::unique_ptr<HttpServer> listen(EventLoop& loop, const Options& options) {
+    return std::make_unique<HttpServer>(loop, options.host, options.port, limits_of(options));
+}
+
+Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, const Serving& serving,
+                 std::shared_ptr<ServedModel> served)
     : loop_(loop),
-      serving_(serving),
-      jobs_(loop, serving.engine, serving.n_slots, serving.options.n_queue),
-      metrics_(serving.name),
-      hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_keys.empty()),
-      http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
-            [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }),
+      options_(serving.options),
+      served_(std::move(served)),
+      keys_(keys),
+      hosts_(options_.host, options_.cors_origin, !keys.is_empty()),
+      http_(http),
       workers_(n_workers()) {
+    http_.set_handler([this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); });
     loop.every(std::chrono::milliseconds(100), [this] { tick(); });
     loop.on_termination([this](pid_t sender) { drain(sender); });
 }
@@ -112,11 +125,12 @@ Service::Service(EventLoop& loop, Serving& serving)
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     const auto arrived = Clock::now();
     const HttpRequest& request = exchange->request;
+    if (!take_prefix(*exchange, options_.path_prefix)) return finish(*exchange, "refused", arrived);
     exchange->request.path = known_path(request.path);
-    const bool is_open = request.path == "/health" || request.path == "/";
+    const bool is_open = std::ranges::find(k_open_paths, request.path) != k_open_paths.end();
     const auto refuse = [&](const ApiError& error) {
         exchange->respond(error_response(error, family_of(request.path), request.id));
-        finish(*exchange, "refused", arrived, "");
+        finish(*exchange, "refused", arrived);
     };
     if (!hosts_.allows_host(request.host))
         return refuse(
@@ -131,7 +145,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                                    request.origin.substr(0, 100)),
                        "", "origin_not_allowed"});
     if (request.method == "OPTIONS") return answer_options(*exchange);
-    if (!is_open && !has_key(request, serving_.options.api_keys))
+    if (!is_open && !keys_.allows(request))
         return refuse({401, "a valid API key is required", "", "invalid_api_key"});
     if (std::ranges::find(k_direct_paths, request.path) != k_direct_paths.end()) {
         if (request.method != "GET")
@@ -153,8 +167,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                          "gzip, deflate, br or zstd",
                          request.encoding.substr(0, 40)),
              "", "unsupported_encoding"});
-    if (is_draining_)
-        return refuse({503, failure_.empty() ? "the server is shutting down" : failure_, "", ""});
+    if (is_draining_) return refuse({503, end_reason(), "", ""});
     prepare(exchange, route - k_routes.begin());
 }
 
@@ -163,11 +176,11 @@ void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
     ++n_pending_;
     const auto client = exchange->client();
     workers_.post(
-        [this, exchange = exchange, client, route, arrived]() mutable {
+        [this, served = served_, exchange = exchange, client, route, arrived]() mutable {
             // Nothing is done for a client that is gone.
             auto prepared = std::make_shared<Prepared>(
                 client->is_gone ? Prepared(HttpResponse{})
-                                : prepare_safely(k_routes[route], exchange->request, serving_));
+                                : prepare_safely(k_routes[route], exchange->request, *served));
             exchange->request.body = {};
             // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
             loop_.post(
@@ -184,32 +197,40 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
     const char* path = k_routes[route].path;
     if (const auto* response = std::get_if<HttpResponse>(&prepared)) {
         exchange->respond(*response);
-        return finish(*exchange, path, arrived, "");
+        return finish(*exchange, path, arrived);
     }
-    if (exchange->is_gone()) return finish(*exchange, path, arrived, "");
-    if (!failure_.empty()) {
-        exchange->respond(
-            error_response({503, failure_, "", ""}, family_of(exchange->request.path), exchange->request.id));
-        return finish(*exchange, path, arrived, "");
+    if (exchange->is_gone()) return finish(*exchange, path, arrived);
+    if (!failure_.empty() || drain_is_over_) {
+        exchange->respond(error_response({503, end_reason(), "", ""}, family_of(exchange->request.path),
+                                         exchange->request.id));
+        return finish(*exchange, path, arrived);
     }
-    const auto reply = std::make_shared<Reply>(Reply::Tools{serving_, jobs_, workers_, metrics_}, exchange,
+    const auto reply = std::make_shared<Reply>(Reply::Tools{served_, workers_}, exchange,
                                                std::move(std::get<Plan>(prepared)), arrived);
     replies_.insert(reply);
     reply->start([this, weak = std::weak_ptr(reply), exchange, path, arrived] {
         const auto ended = weak.lock();
-        finish(*exchange, path, arrived, ended->summary());
+        finish(*exchange, path, arrived, ended->figures());
         replies_.erase(ended);
     });
 }
 
 void Service::finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
-                     const std::string& details) {
-    ++metrics_.requests[{route, exchange.status()}];
-    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - arrived).count();
-    write_note(fmt::format("{} {} {} {} status={} ms={:.0f}{}{}{}", exchange.request.client,
-                           exchange.request.id, exchange.request.method, exchange.request.path.substr(0, 200),
-                           exchange.status(), ms, details.empty() ? "" : " ", details,
-                           exchange.is_gone() ? " client_gone" : ""));
+                     std::optional<AnswerFigures> answer) {
+    ++served_->metrics->requests[{route, exchange.status()}];
+    const HttpRequest& request = exchange.request;
+    write_request({request.client, request.id, request.method, request.path.substr(0, 200), exchange.status(),
+                   std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(),
+                   exchange.is_gone(), std::move(answer)});
+}
+
+// Returns why requests are refused while the server shuts down.
+std::string Service::end_reason() const {
+    if (!failure_.empty()) return failure_;
+    if (drain_is_over_)
+        return fmt::format("the server is shutting down, and the {} s of --drain-timeout are over",
+                           options_.drain_seconds);
+    return "the server is shutting down";
 }
 
 // Says which methods a route has, and answers the question of a browser whether a page may use it.
@@ -218,7 +239,7 @@ void Service::answer_options(Exchange& exchange) {
     response.status = 204;
     const std::string methods = "GET, HEAD, POST, OPTIONS";
     response.headers = {{"Allow", methods}};
-    if (!serving_.options.cors_origin.empty()) {
+    if (!options_.cors_origin.empty()) {
         const std::string& asked = exchange.request.asked_headers;
         response.headers.emplace_back("Access-Control-Allow-Methods", methods);
         // "*" does not stand for Authorization.
@@ -229,14 +250,14 @@ void Service::answer_options(Exchange& exchange) {
             response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
     }
     exchange.respond(response);
-    ++metrics_.requests[{"options", 204}];
+    ++served_->metrics->requests[{"options", 204}];
 }
 
 // Answers routes that need the loop's own state.
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;
-    if (serving_.info.n_ranks > 1) look_for_lost_rank(Clock::now());
+    if (served_->info.n_ranks > 1) look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
         response.headers = {{"Content-Security-Policy", std::string(k_chat_page_policy)},
@@ -244,38 +265,61 @@ void Service::answer_directly(Exchange& exchange) {
                             {"Referrer-Policy", "no-referrer"},
                             {"Cache-Control", "no-cache"}};
         response.body = k_chat_page;
-    } else if (path == "/health") {
+    } else if (path == "/live") {
         response.body = R"({"status":"ok"})";
-        if (!failure_.empty())
-            response = {503, "application/json", to_text(Json{{"status", "error"}, {"error", failure_}}), {}};
-        else if (is_draining_)
-            response = {503, "application/json", R"({"status":"shutting down"})", {}};
+    } else if (path == "/health" || path == "/ready") {
+        const bool is_ready = failure_.empty() && !is_draining_;
+        const char* state = is_ready ? "ready" : failure_.empty() ? "draining" : "failed";
+        const char* status = is_ready ? "ok" : failure_.empty() ? "shutting down" : "error";
+        Json body = path == "/ready" ? Json{{"state", state}} : Json{{"status", status}};
+        if (!failure_.empty()) body["error"] = failure_;
+        response.status = is_ready ? 200 : 503;
+        response.body = to_text(body);
     } else if (path == "/slots") {
         Json slots = Json::array();
-        for (const auto& job : jobs_.slots()) {
+        for (const auto& job : served_->jobs.slots()) {
             Json slot = {
-                {"id", slots.size()}, {"n_ctx", serving_.n_context}, {"is_processing", job != nullptr}};
+                {"id", slots.size()}, {"n_ctx", served_->n_context}, {"is_processing", job != nullptr}};
             if (job) slot.update(Json{{"n_prompt", job->prompt->size()}, {"n_decoded", job->n_generated()}});
             slots.push_back(std::move(slot));
         }
         response.body = to_text(slots);
     } else {
-        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-        response.body = metrics_.text(serving_.options.metrics_prefix, jobs_, serving_.engine.state());
+        response.content_type = k_metrics_type;
+        response.body =
+            served_->metrics->text(options_.metrics_prefix, served_->jobs, served_->engine.state()) +
+            model_metrics(options_.metrics_prefix, *served_) + process_metrics(options_.metrics_prefix);
     }
     exchange.respond(response);
 }
 
 void Service::tick() {
     const auto now = Clock::now();
-    const auto interval = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(serving_.options.ping_seconds));
+    const auto interval =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.ping_seconds));
     for (const auto& reply : replies_) reply->ping(now, interval);
-    if (serving_.info.n_ranks > 1) look_for_lost_rank(now);
-    if (serving_.info.n_processes > 1) look_for_progress(now);
+    if (served_->info.n_ranks > 1) look_for_lost_rank(now);
+    if (served_->info.n_processes > 1) look_for_progress(now);
     // After a failure it answers a little longer, and says so (look_for_lost_rank).
-    const bool is_done = replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0;
-    if (is_draining_ && is_done && failure_.empty()) loop_.stop();
+    if (is_draining_ && failure_.empty()) look_for_end_of_drain(now);
+}
+
+// Stops the loop when the last request has its answer, or the time for that is over.
+void Service::look_for_end_of_drain(Clock::time_point now) {
+    const auto limit = std::chrono::seconds(options_.drain_seconds);
+    if (options_.drain_seconds >= 0 && !drain_is_over_ && now - drained_at_ >= limit) {
+        drain_is_over_ = true;
+        if (!replies_.empty() || n_pending_ > 0)
+            write_note(
+                fmt::format("{}: {} requests end with an error", end_reason(), replies_.size() + n_pending_));
+        for (const auto& reply : std::vector(replies_.begin(), replies_.end())) reply->end(end_reason());
+    }
+    if (replies_.empty() && n_pending_ == 0) {
+        http_.stop_listening();
+        http_.drain();  // connections that have come meanwhile
+        if (http_.n_connections() == 0) return loop_.stop();
+    }
+    if (drain_is_over_ && now - drained_at_ >= limit + k_time_for_last_bytes) loop_.stop();
 }
 
 // Ends the server some time after a rank is lost: nothing can be computed any more. Until then the clients that wait get their error.
@@ -286,7 +330,7 @@ void Service::look_for_lost_rank(Clock::time_point now) {
         return;
     }
     try {
-        serving_.model.check();
+        served_->model.check();
     } catch (const minim::Exception& error) {
         end_by_failure(error.what());
     }
@@ -297,8 +341,8 @@ void Service::look_for_lost_rank(Clock::time_point now) {
 void Service::look_for_progress(Clock::time_point now) {
     constexpr std::chrono::milliseconds k_longest_drain{200};  // before the launcher's end
     constexpr std::chrono::milliseconds k_longest_pause{250};  // between steps of small models
-    const uint64_t n_steps = serving_.engine.state().n_steps;
-    const bool is_computing = jobs_.n_running() > 0;
+    const uint64_t n_steps = served_->engine.state().n_steps;
+    const bool is_computing = served_->jobs.n_running() > 0;
     if (n_steps != n_steps_ || !is_computing) {
         if (n_steps != n_steps_ && is_computing && n_steps_ > 0)
             longest_step_ = std::max(longest_step_, now - progressed_at_);
@@ -325,16 +369,22 @@ void Service::end_by_failure(const std::string& failure) {
 
 // `sender`: the process that has sent the signal.
 void Service::drain(pid_t sender) {
-    if (serving_.info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
+    if (served_->info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
         ended_by_launcher_ = Clock::now();
         write_note("shutting down: the launcher ends the processes of the model");
         if (is_draining_) return;
-        is_draining_ = true;
-        return http_.drain();
+        http_.stop_listening();
+        return begin_drain();
     }
     if (is_draining_) return loop_.stop();  // a second signal: at once
     write_note("shutting down: running requests finish, new ones are refused");
+    begin_drain();
+}
+
+void Service::begin_drain() {
+    notify_manager("STOPPING=1");
     is_draining_ = true;
+    drained_at_ = Clock::now();
     http_.drain();
 }
 

@@ -11,19 +11,24 @@
 #include <string>
 #include <unordered_set>
 
+#include "http/auth.h"
 #include "http/event_loop.h"
 #include "http/host_check.h"
 #include "http/http_server.h"
 #include "reply.h"
+#include "request_log.h"
 #include "serving.h"
 
 namespace server {
 
+// Listens where the options say. Requests are answered once a handler is set.
+std::unique_ptr<HttpServer> listen(EventLoop& loop, const Options& options);
+
 class Service {
   public:
-    Service(EventLoop& loop, Serving& serving);
+    Service(EventLoop& loop, HttpServer& http, const Keys& keys, const Serving& serving,
+            std::shared_ptr<ServedModel> served);
 
-    uint16_t port() const { return http_.port(); }
     // Returns the error that has ended the server: a rank of the model is lost; empty: none.
     const std::string& failure() const { return failure_; }
     // Returns whether a step may still be waiting for other processes, which do not answer.
@@ -37,7 +42,7 @@ class Service {
     void answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
                 Clock::time_point arrived);
     void finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
-                const std::string& details);
+                std::optional<AnswerFigures> answer = std::nullopt);
     void answer_directly(Exchange& exchange);
     void answer_options(Exchange& exchange);
     void tick();
@@ -45,14 +50,18 @@ class Service {
     void look_for_progress(Clock::time_point now);
     void end_by_failure(const std::string& failure);
     void drain(pid_t sender);
+    void begin_drain();
+    void look_for_end_of_drain(Clock::time_point now);
+    std::string end_reason() const;
 
     EventLoop& loop_;
-    Serving& serving_;
-    JobQueue jobs_;
-    Metrics metrics_;
+    const Options& options_;
+    const std::shared_ptr<ServedModel> served_;
     std::unordered_set<std::shared_ptr<Reply>> replies_;
     size_t n_pending_ = 0;  // requests that the workers have
     bool is_draining_ = false;
+    bool drain_is_over_ = false;  // the time of --drain-timeout is
+    Clock::time_point drained_at_;
     std::string failure_;
     Clock::time_point failed_at_;
 
@@ -62,8 +71,9 @@ class Service {
     uint64_t n_steps_ = 0;                                // of the engine, when last looked
     Clock::time_point progressed_at_;
     Clock::duration longest_step_{};
+    const Keys& keys_;
     const HostCheck hosts_;
-    HttpServer http_;
+    HttpServer& http_;
     Workers workers_;  // last: their tasks use all of the above
 };
 

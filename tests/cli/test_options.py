@@ -76,8 +76,8 @@ class Table(unittest.TestCase):
                     self.assertIn(name, words, (command, name))
                     value = value_of(row, name)
                     arguments += [name] if value is None else [name, value]
-            # --cpu-moe excludes --n-cpu-moe, --prompt excludes --file: one of each pair at a time.
-            for left_out in ({"--n-cpu-moe", "-ncmoe", "--file", "-f"}, {"--cpu-moe", "-cmoe", "--prompt", "-p"}):
+            # --cpu-moe excludes --n-cpu-moe, --prompt --file, and --host --uds: one of each pair at a time.
+            for left_out in ({"--n-cpu-moe", "-ncmoe", "--file", "-f", "--uds"}, {"--cpu-moe", "-cmoe", "--prompt", "-p", "--host"}):
                 kept, takes = [], False
                 for word in arguments:
                     if word in left_out:

@@ -13,8 +13,8 @@ import re
 import shlex
 
 FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls|part of): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-# Output and drawings are no code.
-LANGUAGES = {"c", "cpp", "python", "sh", "json", "cmake", "text", "rust"}
+# Output and drawings are no code. tests/server/test_proxy.py runs nginx; Caddy is not in the tests.
+LANGUAGES = {"c", "cpp", "python", "sh", "json", "cmake", "text", "rust", "nginx", "caddy"}
 INDENTED = re.compile(r"(?:^|\n)\n {4,}(?![-*|\d ])\S[^\n]*")
 
 

@@ -54,6 +54,9 @@ case $answer in
     *Paris*) ;;
     *) fail "the program minim answers: $answer" ;;
 esac
+for file in lib/systemd/system/minim-server.service share/minim/minim-server.env share/minim/minim-server.grafana.json; do
+    [ -f "$usr/$file" ] || fail "there is no $file"
+done
 "$usr/bin/minim-server" --version | grep -q "$version" || fail "minim-server is not of version $version"
 
 # shellcheck disable=SC2046 # the flags are meant to split

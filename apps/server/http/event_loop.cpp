@@ -39,18 +39,29 @@ void run_again(Repetition& repetition) {
     });
 }
 
-constexpr int k_signals[] = {SIGTERM, SIGINT};
+constexpr int k_ends[] = {SIGTERM, SIGINT};
 
-std::atomic<int> signal_pipe = -1;  // the end that note_sender() writes to
+struct SignalNote {
+    int signal = 0;
+    pid_t sender = 0;  // 0: a terminal
+};
+
+std::atomic<int> signal_pipe = -1;  // the end that note_signal() writes to
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // A handler of signals: asio has none that says who has sent one.
-void note_sender(int /*signal*/, siginfo_t* info, void* /*context*/) {
+void note_signal(int signal, siginfo_t* info, void* /*context*/) {
     const int kept = errno;
-    const pid_t sender = info->si_code == SI_USER ? info->si_pid : 0;
-    [[maybe_unused]] const ssize_t n_written =
-        write(signal_pipe, &sender, sizeof sender);  // full: enough wait
+    const SignalNote note{signal, info->si_code == SI_USER ? info->si_pid : 0};
+    [[maybe_unused]] const ssize_t n_written = write(signal_pipe, &note, sizeof note);  // full: enough wait
     errno = kept;
+}
+
+void catch_signal(int signal) {
+    struct sigaction action = {};
+    action.sa_sigaction = note_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -58,37 +69,38 @@ void note_sender(int /*signal*/, siginfo_t* info, void* /*context*/) {
 struct EventLoop::State {
     asio::io_context context{1};
     asio::posix::stream_descriptor signals{context};
-    pid_t sender = 0;
+    SignalNote note;  // of the read under way
     std::vector<std::unique_ptr<Repetition>> repetitions;
     std::function<void(pid_t)> on_termination;
+    std::function<void(pid_t)> on_hangup;
 
     ~State() {
         if (!signals.is_open()) return;
-        for (const int signal : k_signals) std::signal(signal, SIG_DFL);
+        if (on_termination)
+            for (const int signal : k_ends) std::signal(signal, SIG_DFL);
+        // Until the process has ended, SIGHUP is for a server that is there.
+        if (on_hangup) std::signal(SIGHUP, SIG_IGN);
         close(signal_pipe.exchange(-1));
     }
 
-    void catch_signals() {
+    void open_signal_pipe() {
+        if (signals.is_open()) return;
         int ends[2] = {-1, -1};
         if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0)
             throw std::system_error(errno, std::generic_category(), "no pipe for signals");
         signals.assign(ends[0]);
         signal_pipe = ends[1];
-        struct sigaction action = {};
-        action.sa_sigaction = note_sender;
-        action.sa_flags = SA_SIGINFO | SA_RESTART;
-        for (const int signal : k_signals) sigaction(signal, &action, nullptr);
         wait_for_signal();
     }
 
     // Writes of a few bytes to a pipe are read as they were written.
     void wait_for_signal() {
-        signals.async_read_some(asio::buffer(&sender, sizeof sender),
-                                [this](const error_code& error, size_t) {
-                                    if (error) return;
-                                    on_termination(sender);
-                                    wait_for_signal();
-                                });
+        signals.async_read_some(asio::buffer(&note, sizeof note), [this](const error_code& error, size_t) {
+            if (error) return;
+            const auto& task = note.signal == SIGHUP ? on_hangup : on_termination;
+            task(note.sender);
+            wait_for_signal();
+        });
     }
 };
 
@@ -97,6 +109,7 @@ EventLoop::~EventLoop() = default;
 
 void EventLoop::run() {
     const auto work = asio::make_work_guard(state_->context);
+    state_->context.restart();
     state_->context.run();
 }
 
@@ -116,7 +129,14 @@ void EventLoop::every(std::chrono::milliseconds interval, std::function<void()> 
 
 void EventLoop::on_termination(std::function<void(pid_t)> task) {
     state_->on_termination = std::move(task);
-    state_->catch_signals();
+    state_->open_signal_pipe();
+    for (const int signal : k_ends) catch_signal(signal);
+}
+
+void EventLoop::on_hangup(std::function<void(pid_t)> task) {
+    state_->on_hangup = std::move(task);
+    state_->open_signal_pipe();
+    catch_signal(SIGHUP);
 }
 
 asio::io_context& EventLoop::context() {

@@ -21,7 +21,7 @@ class EventLoop {
     EventLoop(const EventLoop&) = delete;
     EventLoop& operator=(const EventLoop&) = delete;
 
-    // Runs posted tasks until stop().
+    // Runs posted tasks until stop(). May be called again after that: what was posted meanwhile, and what waits, goes on.
     void run();
     void stop();  // any thread
 
@@ -31,6 +31,8 @@ class EventLoop {
     void every(std::chrono::milliseconds interval, std::function<void()> task);
     // Calls the task at SIGTERM and SIGINT, with the process that has sent the signal; 0: a terminal. One loop of a process at a time.
     void on_termination(std::function<void(pid_t sender)> task);
+    // The same for SIGHUP.
+    void on_hangup(std::function<void(pid_t sender)> task);
 
     boost::asio::io_context& context();
 

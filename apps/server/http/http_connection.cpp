@@ -48,7 +48,7 @@ int status_of(const error_code& error) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(std::shared_ptr<HttpServer::State> server, tcp::socket socket)
+HttpConnection::HttpConnection(std::shared_ptr<HttpServer::State> server, Socket socket)
     : server_(std::move(server)), socket_(std::move(socket)), chunk_{} {}
 
 HttpConnection::~HttpConnection() {
@@ -56,9 +56,7 @@ HttpConnection::~HttpConnection() {
 }
 
 void HttpConnection::start() {
-    error_code error;
-    const auto peer = socket_.remote_endpoint(error);
-    if (!error) address_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
+    peer_ = peer_of(socket_);
     set_deadline(server_->limits.whole_header);
     read();
 }
@@ -185,6 +183,7 @@ void HttpConnection::hand_over() {
     request.method = text_of(message.method_string());
     const std::string target = text_of(message.target());
     request.path = path_of(target);
+    request.ends_in_slash = target.substr(0, target.find_first_of("?#")).ends_with('/');
     request.authorization = text_of(message[http::field::authorization]);
     request.api_key = text_of(message["x-api-key"]);
     request.host = text_of(message[http::field::host]);
@@ -192,7 +191,7 @@ void HttpConnection::hand_over() {
     request.encoding = text_of(message[http::field::content_encoding]);
     request.asked_headers = text_of(message[http::field::access_control_request_headers]);
     request.asks_private = message["Access-Control-Request-Private-Network"] == "true";
-    request.client = address_;
+    request.client = client_of(peer_, text_of(message["X-Forwarded-For"]));
     request.body = std::move(message.body());
     const auto exchange = std::make_shared<Exchange>(shared_from_this(), std::move(request));
     exchange_ = exchange;
@@ -340,7 +339,7 @@ void HttpConnection::close_when_written() {
     }
     if (input_ended_) return close();
     error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    socket_.shutdown(Socket::shutdown_send, ignored);
     read();
 }
 

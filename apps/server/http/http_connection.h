@@ -9,30 +9,34 @@
 #include <string>
 #include <unordered_set>
 
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
 #include "http/http_server.h"
+#include "http/listener.h"
 
 namespace server {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using asio::ip::tcp;
+using asio::generic::stream_protocol;  // TCP or a Unix socket
+using Socket = stream_protocol::socket;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
-    State(EventLoop& l, const std::string& host, uint16_t port, const HttpLimits& lim, RequestHandler h);
+    State(EventLoop& l, const std::string& host, uint16_t port, const HttpLimits& lim);
     void accept();
     void check_deadlines();
+    void stop_listening();
 
     EventLoop& loop;
     const HttpLimits limits;
-    const RequestHandler handler;
-    tcp::acceptor acceptor;
+    RequestHandler handler;
+    Listener listener;
     asio::steady_timer pause;
     std::unordered_set<HttpConnection*> connections;
     bool is_draining = false;
@@ -40,7 +44,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   public:
-    HttpConnection(std::shared_ptr<HttpServer::State> server, tcp::socket socket);
+    HttpConnection(std::shared_ptr<HttpServer::State> server, Socket socket);
     ~HttpConnection();
 
     void start();
@@ -79,8 +83,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::string head(const Exchange* exchange, const HttpResponse& response, bool is_stream) const;
 
     std::shared_ptr<HttpServer::State> server_;
-    tcp::socket socket_;
-    std::string address_;  // of the client
+    Socket socket_;
+    Peer peer_;
     Phase phase_ = Phase::idle;
     std::array<char, 16384> chunk_;  // of the read under way
     std::string input_;              // read and not parsed

@@ -11,14 +11,15 @@ namespace server {
 struct HttpRequest {
     std::string id;  // of this exchange, sent as x-request-id
     std::string method;
-    std::string path;           // without the query
+    std::string path;  // without the query, and without a slash at the end
+    bool ends_in_slash = false;
     std::string authorization;  // header fields; "" if absent
     std::string api_key;        // x-api-key
     std::string host;           // without the port; "" if absent
     std::string origin;         // of the page that sent it; "" if absent
     std::string encoding;       // Content-Encoding
     std::string asked_headers;  // Access-Control-Request-Headers of a preflight
-    std::string client;         // address and port
+    std::string client;         // "127.0.0.1:50312", "unix:uid=1000", or what a proxy on this machine says
     bool asks_private = false;  // a preflight asks whether pages may reach this network
     std::string body;
 };

@@ -17,55 +17,42 @@ namespace {
 
 constexpr int k_send_buffer_bytes = 256 << 10;
 
-// Opens the listening socket at the first address of `host` that takes it.
-tcp::acceptor listen_at(asio::io_context& context, const std::string& host, uint16_t port) {
-    const std::string name = host + ":" + std::to_string(port);
-    error_code error;
-    tcp::resolver resolver(context);
-    const auto addresses = resolver.resolve(host, std::to_string(port),
-                                            tcp::resolver::passive | tcp::resolver::numeric_service, error);
-    if (error) throw std::runtime_error("cannot listen at " + name + ": " + error.message());
-    for (const auto& address : addresses) {
-        tcp::acceptor acceptor(context);
-        if (acceptor.open(address.endpoint().protocol(), error)) continue;
-        acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-        if (acceptor.bind(address.endpoint(), error)) continue;
-        if (acceptor.listen(4096, error)) continue;
-        return acceptor;
-    }
-    throw std::runtime_error("cannot listen at " + name + ": " + error.message());
-}
-
 }  // namespace
 
-HttpServer::State::State(EventLoop& l, const std::string& host, uint16_t port, const HttpLimits& lim,
-                         RequestHandler h)
+HttpServer::State::State(EventLoop& l, const std::string& host, uint16_t port, const HttpLimits& lim)
     : loop(l),
       limits(lim),
-      handler(std::move(h)),
-      acceptor(listen_at(l.context(), host, port)),
+      handler([](const std::shared_ptr<Exchange>&) {}),
+      listener(listen_at(l.context(), host, port)),
       pause(l.context()) {}
 
 void HttpServer::State::accept() {
-    acceptor.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
-        if (!self->acceptor.is_open()) return;
+    listener.acceptor.async_accept([self = shared_from_this()](const error_code& error, Socket socket) {
+        if (!self->listener.acceptor.is_open()) return;
         if (error) {  // for example, no file descriptor is free: try again when other connections may have ended
             self->pause.expires_after(std::chrono::milliseconds(100));
             self->pause.async_wait([self](const error_code&) {
-                if (self->acceptor.is_open()) self->accept();
+                if (self->listener.acceptor.is_open()) self->accept();
             });
             return;
         }
         error_code ignored;
         socket.non_blocking(true, ignored);
-        socket.set_option(tcp::no_delay(true), ignored);
+        socket.set_option(asio::ip::tcp::no_delay(true), ignored);
         // Limits the kernel's memory for a client that does not read, and lets the server notice such a client.
-        socket.set_option(tcp::socket::send_buffer_size(k_send_buffer_bytes), ignored);
+        socket.set_option(Socket::send_buffer_size(k_send_buffer_bytes), ignored);
         const auto connection = std::make_shared<HttpConnection>(self, std::move(socket));
         self->connections.insert(connection.get());
         connection->start();
         self->accept();
     });
+}
+
+void HttpServer::State::stop_listening() {
+    if (!listener.acceptor.is_open()) return;
+    error_code ignored;
+    listener.acceptor.close(ignored);
+    remove_socket_file(listener);
 }
 
 // Closes the connections whose deadline has passed.
@@ -78,25 +65,29 @@ void HttpServer::State::check_deadlines() {
     for (const auto& connection : late) connection->close();
 }
 
-HttpServer::HttpServer(EventLoop& loop, const std::string& host, uint16_t port, const HttpLimits& limits,
-                       RequestHandler handler)
-    : state_(std::make_shared<State>(loop, host, port, limits, std::move(handler))) {
+HttpServer::HttpServer(EventLoop& loop, const std::string& host, uint16_t port, const HttpLimits& limits)
+    : state_(std::make_shared<State>(loop, host, port, limits)) {
     state_->accept();
     loop.every(std::chrono::milliseconds(250), [state = state_] { state->check_deadlines(); });
 }
 
 HttpServer::~HttpServer() {
-    error_code ignored;
-    state_->acceptor.close(ignored);
+    state_->stop_listening();
 }
 
-uint16_t HttpServer::port() const {
-    return state_->acceptor.local_endpoint().port();
+std::string HttpServer::address() const {
+    return state_->listener.address;
+}
+
+void HttpServer::set_handler(RequestHandler handler) {
+    state_->handler = std::move(handler);
+}
+
+void HttpServer::stop_listening() {
+    state_->stop_listening();
 }
 
 void HttpServer::drain() {
-    error_code ignored;
-    state_->acceptor.close(ignored);
     state_->is_draining = true;
     std::vector<std::shared_ptr<HttpConnection>> all;
     for (HttpConnection* connection : state_->connections) all.push_back(connection->shared_from_this());

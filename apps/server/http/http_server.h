@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 over TCP: handles limits, deadlines and clients that disconnect, and sends whole answers or streams of events.
+// HTTP/1.1 over TCP or a Unix socket: handles limits, deadlines and clients that disconnect, and sends whole answers or streams of events.
 // Everything runs on the event loop's thread.
 #pragma once
 
@@ -65,16 +65,20 @@ using RequestHandler = std::function<void(std::shared_ptr<Exchange>)>;
 
 class HttpServer {
   public:
-    // Listens at once. Throws std::runtime_error naming the address if it cannot.
-    HttpServer(EventLoop& loop, const std::string& host, uint16_t port, const HttpLimits& limits,
-               RequestHandler handler);
+    // Listens at once; `host`: a name, an address, or "unix:PATH". Throws std::runtime_error naming the address if it cannot.
+    HttpServer(EventLoop& loop, const std::string& host, uint16_t port, const HttpLimits& limits);
     ~HttpServer();
     HttpServer(const HttpServer&) = delete;
     HttpServer& operator=(const HttpServer&) = delete;
 
-    uint16_t port() const;
-    // Refuses new connections and closes those without a running request; others close after their answer.
+    // Returns where it listens: "http://127.0.0.1:8080", "unix:/run/minim/server.sock".
+    std::string address() const;
+    // Sets what answers later requests; before, connections of requests are closed. Call it on the loop's thread, or while the loop does not run.
+    void set_handler(RequestHandler handler);
+    // Closes connections without a running request; others, and new ones, close after their answer.
     void drain();
+    // Refuses new connections.
+    void stop_listening();
     size_t n_connections() const;
 
   private:
