@@ -32,7 +32,7 @@ std::string decoded(std::string_view text) {
     return bytes;
 }
 
-Json model_entry(const Serving& serving, const std::string& name) {
+Json model_entry(const ServedModel& serving, const std::string& name) {
     return {{"id", name},
             {"object", "model"},
             {"type", "model"},
@@ -49,13 +49,9 @@ Json model_entry(const Serving& serving, const std::string& name) {
               {"size", serving.info.weight_bytes}}}};
 }
 
-std::vector<std::string> names_of(const Serving& serving) {
-    return serving.options.names.empty() ? std::vector{serving.name} : serving.options.names;
-}
-
 }  // namespace
 
-Prepared tokenize(const HttpRequest& http, Serving& serving) {
+Prepared tokenize(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     std::vector<int32_t> ids;
@@ -72,7 +68,7 @@ Prepared tokenize(const HttpRequest& http, Serving& serving) {
     return json_response({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", serving.n_context}});
 }
 
-Prepared detokenize(const HttpRequest& http, Serving& serving) {
+Prepared detokenize(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     const std::vector<int32_t> ids =
@@ -81,16 +77,16 @@ Prepared detokenize(const HttpRequest& http, Serving& serving) {
     return json_response({{"content", text}, {"prompt", text}});
 }
 
-Prepared apply_template(const HttpRequest& http, Serving& serving) {
+Prepared apply_template(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     check_model_name(request, serving);
     return json_response({{"prompt", render(read_chat(request, serving), serving)}});
 }
 
-Prepared models(const HttpRequest&, Serving& serving) {
+Prepared models(const HttpRequest&, ServedModel& serving) {
     Json data = Json::array();
-    for (const std::string& name : names_of(serving)) data.push_back(model_entry(serving, name));
+    for (const std::string& name : serving.names) data.push_back(model_entry(serving, name));
     const Json first = data.front()["id"];
     const Json last = data.back()["id"];
     return json_response({{"object", "list"},
@@ -100,16 +96,16 @@ Prepared models(const HttpRequest&, Serving& serving) {
                           {"last_id", last}});
 }
 
-Prepared model_of_name(const HttpRequest& http, Serving& serving) {
+Prepared model_of_name(const HttpRequest& http, ServedModel& serving) {
     const std::string name = decoded(http.path.substr(std::string("/v1/models/").size()));
-    const std::vector<std::string> names = names_of(serving);
+    const std::vector<std::string>& names = serving.names;
     if (std::find(names.begin(), names.end(), name) == names.end())
         throw ApiError{404, fmt::format("the model '{}' does not exist", name.substr(0, 200)), "model",
                        "model_not_found"};
     return json_response(model_entry(serving, name));
 }
 
-Prepared props(const HttpRequest&, Serving& serving) {
+Prepared props(const HttpRequest&, ServedModel& serving) {
     const Json sampling = {{"temperature", *serving.sampling.temperature},
                            {"top_p", *serving.sampling.top_p},
                            {"top_k", *serving.sampling.top_k},
