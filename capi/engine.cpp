@@ -48,6 +48,7 @@ engine::EngineParams engine_params(const minim_engine_params& p) {
         fail(Status::invalid, "a context of {} tokens is not possible", p.max_context);
     params.n_context = static_cast<int64_t>(p.max_context);
     params.keep_prefixes = !flag(p.forget_prefixes, "forget_prefixes");
+    params.host_cache_bytes = p.host_cache_bytes;
     return params;
 }
 
@@ -110,6 +111,10 @@ minim_status minim_engine_get_state(const minim_engine* engine, minim_engine_sta
         result.n_requests = static_cast<uint64_t>(e.params().n_requests);
         result.n_batch = static_cast<uint64_t>(e.params().n_batch);
         result.sizes = e.sizes_text().c_str();
+        result.host_cache_bytes = state.host_cache_bytes;
+        result.n_host_pages = static_cast<uint64_t>(state.n_host_pages);
+        result.n_host_stored = static_cast<uint64_t>(state.n_host_stored);
+        result.n_host_restored = static_cast<uint64_t>(state.n_host_restored);
         result_to(out, "minim_engine_state", result, offsetof(minim_engine_state, max_context));
     });
 }
@@ -128,6 +133,39 @@ minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, 
         minim_engine& handle = required(engine, "engine");
         const int64_t n_read = handle.engine->load_prefixes(&required(path, "path"), token_of(cancel));
         if (n_pages != nullptr) *n_pages = static_cast<uint64_t>(n_read);
+    });
+}
+
+minim_status minim_engine_save_prefix(minim_engine* engine, const int32_t* tokens, size_t count,
+                                      const char* path, minim_cancel* cancel, uint64_t* n_tokens,
+                                      minim_error* err) {
+    return guard(err, DevicesOf(engine), [&] {
+        minim_engine& handle = required(engine, "engine");
+        const std::span<const int32_t> ids = ids_argument(tokens, count, "tokens");
+        const int64_t n_saved =
+            handle.engine->save_prefix({ids.begin(), ids.end()}, &required(path, "path"), token_of(cancel));
+        if (n_tokens != nullptr) *n_tokens = static_cast<uint64_t>(n_saved);
+    });
+}
+
+minim_status minim_engine_load_prefix(minim_engine* engine, const char* path, minim_cancel* cancel,
+                                      minim_tokens** out, minim_error* err) {
+    return guard(err, DevicesOf(engine), [&] {
+        required(out, "out") = nullptr;
+        minim_engine& handle = required(engine, "engine");
+        auto tokens = std::make_unique<minim_tokens>();
+        tokens->ids = handle.engine->load_prefix(&required(path, "path"), token_of(cancel));
+        *out = tokens.release();
+    });
+}
+
+minim_status minim_engine_erase_prefix(minim_engine* engine, const int32_t* tokens, size_t count,
+                                       uint64_t* n_tokens, minim_error* err) {
+    return guard(err, DevicesOf(engine), [&] {
+        minim_engine& handle = required(engine, "engine");
+        const std::span<const int32_t> ids = ids_argument(tokens, count, "tokens");
+        const int64_t n_erased = handle.engine->erase_prefix({ids.begin(), ids.end()});
+        if (n_tokens != nullptr) *n_tokens = static_cast<uint64_t>(n_erased);
     });
 }
 

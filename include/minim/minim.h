@@ -1493,9 +1493,17 @@ typedef struct minim_engine_params {
        with a line in the log, if layers are computed from files that are mapped, because it would read them
        from the disk. */
     int32_t warm_up;
+    /* Limit in bytes of host memory for prompt states: pages of the prefix cache that must make room in the
+       KV cache move there, the least recently used are dropped first, and they come back, with the same bits,
+       when a request begins with their tokens. UINT64_MAX: as much as is free; 0: none, such pages are
+       dropped. A sixteenth of the memory that is available when the engine is created, and what weights need
+       that are mapped from files, stay free: if memory runs short, there are fewer prompt states, and nothing
+       fails. On the CPU the KV cache itself is in host memory, and a larger kv_tokens does the same without
+       copies. */
+    uint64_t host_cache_bytes;
 } minim_engine_params;
 #define MINIM_ENGINE_PARAMS_INIT \
-    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Creates an engine and allocates its KV cache. Errors: INVALID, OUT_OF_MEMORY and OUT_OF_DEVICE_MEMORY
  * (they name the context, or the requests, that would fit; only for sizes that were given: sizes that are
@@ -1530,16 +1538,23 @@ typedef struct minim_engine_state {
     /* The sizes as a sentence, with the bytes of the KV cache and the memory that a longer context would
        need: for a log. Belongs to the engine. */
     const char* sizes;
+    /* Prompt states in host memory (host_cache_bytes of the params): their bytes now, their pages now, and the
+       pages that have gone there and have come back since the engine was created. */
+    uint64_t host_cache_bytes;
+    uint64_t n_host_pages;
+    uint64_t n_host_stored;
+    uint64_t n_host_restored;
 } minim_engine_state;
 #define MINIM_ENGINE_STATE_INIT \
-    { sizeof(minim_engine_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+    { sizeof(minim_engine_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0 }
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engine* engine,
                                                                minim_engine_state* out, minim_error* err);
 
 /*
- * Write the prefix cache (tokens and KV cache of ended requests) to a file, and add such a file to the cache
- * of an engine of the same model, the most recently used first, as far as there is room. *n_pages, which may
+ * Write the prefix cache (tokens and KV cache of ended requests, also those in host memory) to a file, and
+ * add such a file to the cache of an engine of the same model, the most recently used first, as far as there
+ * is room. *n_pages, which may
  * be NULL, is the number of pages of at most 64 tokens that were read. Requests wait meanwhile. The
  * permissions of the file are as in minim_session_save. Errors: those of minim_session_save and
  * minim_session_restore; INVALID (the engine has no prefix cache).
@@ -1549,6 +1564,25 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_save_prefixes(minim_engine*
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path,
                                                                    minim_cancel* cancel, uint64_t* n_pages,
                                                                    minim_error* err);
+
+/*
+ * The same for one conversation. minim_engine_save_prefix writes the longest prefix of `tokens` that is
+ * cached; *n_tokens, which may be NULL, is its length. minim_engine_load_prefix reads such a file, for which
+ * other prefixes make room, and returns the tokens that are cached then: fewer than the file has, also none,
+ * if running requests leave no room. minim_engine_erase_prefix drops what only `tokens` have in the prefix
+ * cache, not what other prefixes begin with; *n_tokens, which may be NULL, is the number of tokens dropped.
+ * Errors: as above; FORMAT (a file of minim_engine_save_prefixes with several prefixes).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_save_prefix(minim_engine* engine, const int32_t* tokens,
+                                                                 size_t count, const char* path,
+                                                                 minim_cancel* cancel, uint64_t* n_tokens,
+                                                                 minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefix(minim_engine* engine, const char* path,
+                                                                 minim_cancel* cancel, minim_tokens** out,
+                                                                 minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_erase_prefix(minim_engine* engine, const int32_t* tokens,
+                                                                  size_t count, uint64_t* n_tokens,
+                                                                  minim_error* err);
 
 /* Called on the engine's thread if a request has something new. It must not block, and must not call this
  * library except minim_request_cancel and minim_request_free. Exceptions from it are dropped. */

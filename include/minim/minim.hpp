@@ -1220,9 +1220,10 @@ struct EngineOptions {
     int32_t n_batch = 0;
     int32_t n_prompt_rows = 0;
     bool forget_prefixes = false;
-    uint64_t max_context = 0;     // tokens of one request; 0: what fits, at most the trained context
-    bool fewer_requests = false;  // n_requests may be reduced if memory is short
-    bool warm_up = false;         // compute two small steps first
+    uint64_t max_context = 0;       // tokens of one request; 0: what fits, at most the trained context
+    bool fewer_requests = false;    // n_requests may be reduced if memory is short
+    bool warm_up = false;           // compute two small steps first
+    uint64_t host_cache_bytes = 0;  // limit of prompt states in host memory; UINT64_MAX: what is free
 };
 
 // Serves many requests at once, on a thread of its own. The destructor ends running requests.
@@ -1240,6 +1241,7 @@ class Engine {
         params.max_context = options.max_context;
         params.fewer_requests = options.fewer_requests ? 1 : 0;
         params.warm_up = options.warm_up ? 1 : 0;
+        params.host_cache_bytes = options.host_cache_bytes;
         handle_ = detail::create<HandleType>([&](minim_engine** out, minim_error* error) {
             return minim_engine_create(model.get(), &params, out, error);
         });
@@ -1301,6 +1303,34 @@ class Engine {
                                               error);
         });
         return n_pages;
+    }
+
+    // Writes the longest cached prefix of `tokens` to a file of its own. Returns its length.
+    uint64_t save_prefix(Ids tokens, const std::string& path, const Cancel* cancel = nullptr) {
+        uint64_t n_tokens = 0;
+        detail::check([&](minim_error* error) {
+            return minim_engine_save_prefix(handle_.get(), tokens.data(), tokens.size(), path.c_str(),
+                                            minim::get(cancel), &n_tokens, error);
+        });
+        return n_tokens;
+    }
+
+    // Reads a file of save_prefix(). Returns the tokens that are cached then.
+    Tokens load_prefix(const std::string& path, const Cancel* cancel = nullptr) {
+        minim_tokens* tokens = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_engine_load_prefix(handle_.get(), path.c_str(), minim::get(cancel), &tokens, error);
+        });
+        return Tokens(tokens);
+    }
+
+    // Drops what only these tokens have in the prefix cache. Returns the number of tokens dropped.
+    uint64_t erase_prefix(Ids tokens) {
+        uint64_t n_tokens = 0;
+        detail::check([&](minim_error* error) {
+            return minim_engine_erase_prefix(handle_.get(), tokens.data(), tokens.size(), &n_tokens, error);
+        });
+        return n_tokens;
     }
 
     minim_engine* get() const noexcept { return handle_.get(); }

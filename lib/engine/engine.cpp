@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory_info.h"
 #include "engine/open_sizes.h"
 #include "engine/session.h"
 #include "runtime/step_space.h"
@@ -74,6 +75,25 @@ EngineParams with_sizes(EngineParams params, const kv::EngineSizes& sizes) {
     return params;
 }
 
+// Says what host memory pages of the prefix cache may take, or why they take none.
+void log_host_cache(const EngineParams& params, const kv::HostLimit& limit, int64_t page_bytes,
+                    const Logger& log) {
+    const uint64_t available = available_memory_bytes();
+    if (!params.keep_prefixes) {
+        log.warning("host_cache_bytes has no effect: the engine keeps no prefixes");
+    } else if (limit.bytes < static_cast<uint64_t>(page_bytes)) {
+        log.warning("host_cache_bytes has no effect: {} bytes are less than a page of the KV cache, {} bytes",
+                    limit.bytes, page_bytes);
+    } else if (available < limit.least_free) {
+        log.warning(
+            "host memory is too short for prompt states: {} bytes are available, and {} bytes stay free",
+            available, limit.least_free);
+    } else {
+        log.info("prompt states in host memory: at most {} bytes, as long as {} bytes stay free",
+                 std::min(limit.bytes, available - limit.least_free), limit.least_free);
+    }
+}
+
 // While it exists, steps leave no trace in the caches of experts.
 class Uncounted {
   public:
@@ -110,9 +130,12 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       scheduler_(model_, params_.n_batch, params_.n_context,
                  std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
-      planner_(model_->text(), params_, pool_, lists_, scheduler_) {
+      planner_(model_->text(), params_, pool_, lists_, scheduler_,
+               host_limit(*model_, params_.host_cache_bytes)) {
     state_.n_pages = kv::page_count(params_.n_kv_tokens);
     pool_->keep_pages(state_.n_pages);
+    if (params_.host_cache_bytes > 0)
+        log_host_cache(params_, planner_.prefixes().host_limit(), pool_->layout().page_bytes(), log_);
     if (params_.warm_up) warm_up();
     log_.info("{}", sizes_text_);
     thread_ = start_thread("minim-engine", "the engine's thread", [this] {
@@ -232,6 +255,25 @@ int64_t Engine::load_prefixes(const std::string& path, const CancelToken* cancel
     return n_pages;
 }
 
+int64_t Engine::save_prefix(std::vector<int32_t> tokens, const std::string& path, const CancelToken* cancel) {
+    int64_t n_saved = 0;
+    run_between_steps(
+        [&] { n_saved = planner_.prefixes().save(tokens, path, model_->fingerprint(), cancel); });
+    return n_saved;
+}
+
+std::vector<int32_t> Engine::load_prefix(const std::string& path, const CancelToken* cancel) {
+    std::vector<int32_t> tokens;
+    run_between_steps([&] { tokens = planner_.prefixes().load_one(path, model_->fingerprint(), cancel); });
+    return tokens;
+}
+
+int64_t Engine::erase_prefix(std::vector<int32_t> tokens) {
+    int64_t n_erased = 0;
+    run_between_steps([&] { n_erased = planner_.prefixes().erase(tokens); });
+    return n_erased;
+}
+
 // Runs a task on the engine's thread; rethrows its exceptions here.
 void Engine::run_between_steps(std::function<void()> task) {
     home_.require("the engine");
@@ -281,7 +323,12 @@ void Engine::publish_state() {
     counts_.n_running = n_left(lists_.running);
     counts_.n_pages = pool.n_pages;
     counts_.n_pages_held = pool.n_in_use;
-    counts_.n_pages_cached = planner_.prefixes().n_pages();
+    const kv::PrefixCache& prefixes = planner_.prefixes();
+    counts_.n_pages_cached = prefixes.n_pages();
+    counts_.host_cache_bytes = prefixes.host_bytes();
+    counts_.n_host_pages = prefixes.n_host_pages();
+    counts_.n_host_stored = prefixes.n_stored();
+    counts_.n_host_restored = prefixes.n_restored();
     state_ = counts_;
 }
 

@@ -35,6 +35,11 @@ struct EngineState {
     int64_t n_pages = 0;
     int64_t n_pages_held = 0;    // owned by requests and the prefix cache
     int64_t n_pages_cached = 0;  // owned by the prefix cache, alone or with requests
+    // Of prompt states in host memory.
+    uint64_t host_cache_bytes = 0;
+    int64_t n_host_pages = 0;
+    int64_t n_host_stored = 0;    // pages that went there since the engine was created
+    int64_t n_host_restored = 0;  // pages that came back
 };
 
 // Any thread.
@@ -80,6 +85,13 @@ class Engine {
     // prefix cache.
     void save_prefixes(const std::string& path, const CancelToken* cancel);
     int64_t load_prefixes(const std::string& path, const CancelToken* cancel);
+
+    // Write the longest cached prefix of a text to a file of its own, and read such a file, for which other prefixes make room.
+    // They return the number of the tokens that were saved, and the tokens that are cached then. Throw the same.
+    int64_t save_prefix(std::vector<int32_t> tokens, const std::string& path, const CancelToken* cancel);
+    std::vector<int32_t> load_prefix(const std::string& path, const CancelToken* cancel);
+    // Drops what only this text has in the prefix cache. Returns the number of these tokens. Throws invalid.
+    int64_t erase_prefix(std::vector<int32_t> tokens);
 
   private:
     using Clock = Request::Clock;

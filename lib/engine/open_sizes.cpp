@@ -185,6 +185,13 @@ EngineSizes engine_sizes(const model::Model& model, const KvLayout& layout, cons
     return sizes;
 }
 
+kv::HostLimit host_limit(const model::Model& model, uint64_t bytes) {
+    kv::HostLimit limit = {.bytes = bytes, .least_free = available_memory_bytes() / k_reserve};
+    for (const weights::WeightBytes& weights : model.weight_bytes())
+        limit.least_free += weights.is_mapped ? weights.total : 0;
+    return limit;
+}
+
 std::string sizes_text(const model::Model& model, const KvLayout& layout, const EngineSizes& sizes) {
     const uint64_t kv = static_cast<uint64_t>(sizes.n_kv_tokens) / k_kv_page_tokens *
                         static_cast<uint64_t>(layout.page_bytes());

@@ -16,28 +16,34 @@ namespace {
 // A step can be ended only between layers. This is the longest time between two such checks, so that other requests
 // wait for less than 100 ms.
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
+// The longest time for copies of pages to and from host memory between two steps, if it suffices for one page.
+constexpr auto k_copy_time = std::chrono::milliseconds(20);
 constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 }  // namespace
 
 StepPlanner::StepPlanner(const model::Text& text, const EngineParams& params,
-                         std::shared_ptr<kv::PagePool> pool, RequestLists& lists, Scheduler& scheduler)
+                         std::shared_ptr<kv::PagePool> pool, RequestLists& lists, Scheduler& scheduler,
+                         const kv::HostLimit& host)
     : text_(text),
       params_(params),
       pool_(std::move(pool)),
       lists_(lists),
       scheduler_(scheduler),
-      prefixes_(pool_),
+      prefixes_(pool_, params.keep_prefixes ? host : kv::HostLimit()),
       n_prompt_rows_(std::min(params.n_batch, k_first_prompt_rows)) {}
 
 void StepPlanner::admit() {
+    begin_copies();
     while (!lists_.waiting.empty()) {
         Work& next = *lists_.waiting.front();
         const bool has_place = std::ssize(lists_.running) < params_.n_requests;
-        if (has_place && start(next)) {
+        const Start started = has_place ? start(next) : Start::no_room;
+        if (started == Start::yes) {
             lists_.start_first();
             continue;
         }
+        if (started == Start::later) return;
         // A request of higher priority does not wait for the end of one of lower priority.
         if (lists_.running.empty()) return;
         const auto last = std::prev(lists_.running.end());
@@ -46,9 +52,9 @@ void StepPlanner::admit() {
     }
 }
 
-// Gives the request the cached pages of its tokens, and reserves pages for the other tokens and one more. Returns false
-// if there are too few pages. One page must also be left for each running request, or one would be preempted at once.
-bool StepPlanner::start(Work& work) {
+// Gives the request the resident pages of its tokens, and reserves pages for the other tokens and one more. One page must also be
+// left for each running request, or one would be preempted at once.
+StepPlanner::Start StepPlanner::start(Work& work) {
     Sequence& sequence = work.sequence;
     const auto known =
         std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
@@ -60,10 +66,11 @@ bool StepPlanner::start(Work& work) {
     }
     share_running(work);
     const int64_t n_wanted = kv::page_count(sequence.n_tokens() + 1) - sequence.kv->n_pages();
-    if (!get_reservation(work, n_wanted + std::ssize(lists_.running))) {
+    const Start reserved = get_reservation(work, n_wanted + std::ssize(lists_.running));
+    if (reserved != Start::yes) {
         sequence.kv.reset();
         sequence.n_evaluated = 0;
-        return false;
+        return reserved;
     }
     sequence.kv->limit_reservation(n_wanted);
     if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
@@ -78,17 +85,41 @@ bool StepPlanner::start(Work& work) {
         const auto waited = Clock::now() - work.submitted;
         work.state.queue_us = std::max<int64_t>(microseconds(waited), 1);
     }
-    return true;
+    return Start::yes;
 }
 
-// Reserves pages that are free or that the prefix cache drops. The prefix cache drops none if all of them would not
-// suffice.
-bool StepPlanner::get_reservation(Work& work, int64_t n_pages) {
-    if (work.sequence.kv->try_reserve(n_pages)) return true;
-    if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
-    while (!work.sequence.kv->try_reserve(n_pages))
-        if (!prefixes_.drop_oldest()) return false;
-    return true;
+// Reserves pages that are free or that the prefix cache releases. The prefix cache releases none if all of them would not
+// suffice. `later`: their copies to host memory go on before the next step.
+StepPlanner::Start StepPlanner::get_reservation(Work& work, int64_t n_pages) {
+    if (work.sequence.kv->try_reserve(n_pages)) return Start::yes;
+    if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return Start::no_room;
+    while (!work.sequence.kv->try_reserve(n_pages)) {
+        if (!may_copy()) return Start::later;
+        if (!prefixes_.drop_oldest()) return Start::no_room;
+    }
+    return Start::yes;
+}
+
+void StepPlanner::begin_copies() {
+    n_copied_before_ = prefixes_.n_stored() + prefixes_.n_restored();
+    end_of_copies_ = Clock::now() + k_copy_time;
+}
+
+// Returns whether there is time for one more copy before the next step; always for the first one.
+bool StepPlanner::may_copy() const {
+    return prefixes_.n_stored() + prefixes_.n_restored() == n_copied_before_ || Clock::now() < end_of_copies_;
+}
+
+// Brings cached pages of a request back from host memory. Returns false if others are left there: they come before the next step.
+bool StepPlanner::restore(Work& work) {
+    Sequence& sequence = work.sequence;
+    if (sequence.n_evaluated != sequence.kv->n_pages() * k_kv_page_tokens) return true;
+    const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+    const auto [n_positions, is_complete] =
+        prefixes_.restore(known, *sequence.kv, [this] { return may_copy(); });
+    if (work.state.n_preempted == 0) work.state.n_cached += n_positions - sequence.n_evaluated;
+    sequence.n_evaluated = n_positions;
+    return is_complete;
 }
 
 // Moves a request back to the waiting ones; its evaluated pages stay in the prefix cache as long as there is room.
@@ -178,6 +209,7 @@ void StepPlanner::plan_prompts(int64_t n_rows) {
             const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
             if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, kv);
             share_running(*prompts[i]);
+            if (params_.keep_prefixes && !restore(*prompts[i])) continue;
             kv.limit_reservation(kv::page_count(sequence.n_tokens() + 1) - kv.n_pages());
             if (waits_for_prefix(*prompts[i], planned)) continue;
         }

@@ -28,6 +28,8 @@ struct EngineParams {
     int64_t n_context = 0;
     bool fewer_requests = false;  // n_requests may be reduced if memory is short; without n_kv_tokens
     bool warm_up = false;         // compute two small steps before the first request
+    // The limit of host memory for pages that leave the prefix cache; 0: none, UINT64_MAX: what is free.
+    uint64_t host_cache_bytes = 0;
 };
 
 constexpr int64_t k_first_prompt_rows = 64;  // of the first steps, whose time is not known yet
@@ -35,9 +37,9 @@ constexpr int64_t k_first_prompt_rows = 64;  // of the first steps, whose time i
 // One thread at a time.
 class StepPlanner {
   public:
-    // `params` has the sizes that were taken. The references must outlive the planner.
+    // `params` has the sizes that were taken; `host`: of the prefix cache. The references must outlive the planner.
     StepPlanner(const model::Text& text, const EngineParams& params, std::shared_ptr<kv::PagePool> pool,
-                RequestLists& lists, Scheduler& scheduler);
+                RequestLists& lists, Scheduler& scheduler, const kv::HostLimit& host = {});
 
     // Starts the waiting requests that fit. Afterwards the caller ends those that have a failure.
     void admit();
@@ -57,8 +59,12 @@ class StepPlanner {
     int64_t n_preempted() const noexcept { return n_preempted_; }
 
   private:
-    bool start(Work& work);
-    bool get_reservation(Work& work, int64_t n_pages);
+    enum class Start { yes, no_room, later };
+    Start start(Work& work);
+    Start get_reservation(Work& work, int64_t n_pages);
+    void begin_copies();
+    bool may_copy() const;
+    bool restore(Work& work);
     void preempt(WorkList::iterator work);
     void plan_answers();
     bool get_page(Work& work);
@@ -75,6 +81,9 @@ class StepPlanner {
     int64_t n_prompt_rows_;       // the maximum number of rows of prompts in a step: adapted to its time
     int64_t n_planned_rows_ = 0;  // of prompts in the planned step
     int64_t n_preempted_ = 0;
+    // Of the copies of pages to and from host memory between two steps.
+    int64_t n_copied_before_ = 0;
+    std::chrono::steady_clock::time_point end_of_copies_;
 };
 
 }  // namespace minim::engine

@@ -122,6 +122,19 @@ bool Sequence::append_copy(const Page& page) noexcept {
     return true;
 }
 
+bool Sequence::append_bytes(const std::byte* bytes) {
+    if (n_reserved_ == 0) return false;
+    const Page own = take();
+    try {
+        pool_->write(own, bytes);
+    } catch (...) {
+        if (pool_->release(own, true)) ++n_reserved_;
+        throw;
+    }
+    append(own);
+    return true;
+}
+
 bool Sequence::try_reserve(int64_t n) {
     if (!pool_->try_reserve(n)) return false;
     n_reserved_ += n;

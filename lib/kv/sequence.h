@@ -42,10 +42,12 @@ class Sequence {
     // suffice. Returns false, and changes nothing, if the pool has too few pages.
     bool try_hold(int64_t begin, int64_t end);
 
-    // append_shared() appends a whole page of another sequence, append_copy() a copy of one. This sequence's context must have
-    // room. A copy takes a reserved page: append_copy() returns false if there is none.
+    // append_shared() appends a whole page of another sequence, append_copy() a copy of one, append_bytes() a page with these
+    // contents, layout().page_bytes() bytes. This sequence's context must have room. The last two take a reserved page, and return
+    // false if there is none. append_bytes() throws device_lost and peer_lost; the sequence is then unchanged.
     void append_shared(const Page& page) noexcept;
     bool append_copy(const Page& page) noexcept;
+    bool append_bytes(const std::byte* bytes);
 
     // Releases the pages behind the first `count` positions.
     void truncate(int64_t count) noexcept;

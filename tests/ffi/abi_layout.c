@@ -277,6 +277,7 @@ int main(void) {
     FIELD(minim_engine_params, max_context);
     FIELD(minim_engine_params, fewer_requests);
     FIELD(minim_engine_params, warm_up);
+    FIELD(minim_engine_params, host_cache_bytes);
     STRUCT(minim_engine_state);
     FIELD(minim_engine_state, size);
     FIELD(minim_engine_state, reserved);
@@ -292,6 +293,10 @@ int main(void) {
     FIELD(minim_engine_state, n_requests);
     FIELD(minim_engine_state, n_batch);
     FIELD(minim_engine_state, sizes);
+    FIELD(minim_engine_state, host_cache_bytes);
+    FIELD(minim_engine_state, n_host_pages);
+    FIELD(minim_engine_state, n_host_stored);
+    FIELD(minim_engine_state, n_host_restored);
     STRUCT(minim_request_params);
     FIELD(minim_request_params, size);
     FIELD(minim_request_params, flags);

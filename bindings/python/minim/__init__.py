@@ -1406,7 +1406,8 @@ class Engine(_ModelPart):
     context: the maximum number of tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
     kv: a format of the KV cache, or a pair, for K and for V.
     Sizes that are 0 become what fits; state() has them. fewer_requests: max_requests may be reduced too. warm_up: computes two small
-    steps first.
+    steps first. host_cache: the limit in bytes of host memory for prompt states, which are pages of the prefix cache that must make room;
+    -1: what is free.
     """
 
     def __init__(
@@ -1421,6 +1422,7 @@ class Engine(_ModelPart):
         context=0,
         fewer_requests=False,
         warm_up=False,
+        host_cache=0,
     ):
         self.model = model
         k_format, v_format = _kv_pair(kv)
@@ -1435,6 +1437,7 @@ class Engine(_ModelPart):
             max_context=max(-1, min(context, 2**63)),
             fewer_requests=int(fewer_requests),
             warm_up=int(warm_up),
+            host_cache_bytes=max(-1, min(operator.index(host_cache), 2**64 - 1)),
         )
         self._make(model, lambda out: model._check("engine_create", c.byref(params), out), "engine_free")
 
@@ -1508,6 +1511,25 @@ class Engine(_ModelPart):
         file, n_pages = _path(path), c.c_uint64()
         _cancellable(lambda switch: self._check("engine_load_prefixes", file, switch, c.byref(n_pages)), cancel)
         return n_pages.value
+
+    def save_prefix(self, ids, path, *, cancel=None):
+        """Writes the longest cached prefix of `ids` to a file of its own. Returns its length. cancel: a Cancel."""
+        array, file, n_tokens = _ids_of(ids), _path(path), c.c_uint64()
+        arguments = _ids_pointer(array), array.size, file
+        _cancellable(lambda switch: self._check("engine_save_prefix", *arguments, switch, c.byref(n_tokens)), cancel)
+        return n_tokens.value
+
+    def load_prefix(self, path, *, cancel=None):
+        """Reads a file of save_prefix(), for which other prefixes make room. Returns the ids that are cached then. cancel: a Cancel."""
+        file, out = _path(path), c.c_void_p()
+        _cancellable(lambda switch: self._check("engine_load_prefix", file, switch, c.byref(out)), cancel)
+        return abi.take_tokens(out)
+
+    def erase_prefix(self, ids):
+        """Drops what only these ids have in the prefix cache. Returns how many of them were dropped."""
+        array, n_tokens = _ids_of(ids), c.c_uint64()
+        self._check("engine_erase_prefix", _ids_pointer(array), array.size, c.byref(n_tokens))
+        return n_tokens.value
 
     @property
     def state(self):

@@ -726,13 +726,14 @@ pub struct minim_engine_params {
     pub max_context: u64,
     pub fewer_requests: i32,
     pub warm_up: i32,
+    pub host_cache_bytes: u64,
 }
-const _: () = assert!(core::mem::size_of::<minim_engine_params>() == 56);
+const _: () = assert!(core::mem::size_of::<minim_engine_params>() == 64);
 impl Default for minim_engine_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 56, ..zeros }
+        Self { size: 64, ..zeros }
     }
 }
 
@@ -753,13 +754,17 @@ pub struct minim_engine_state {
     pub n_requests: u64,
     pub n_batch: u64,
     pub sizes: *const c_char,
+    pub host_cache_bytes: u64,
+    pub n_host_pages: u64,
+    pub n_host_stored: u64,
+    pub n_host_restored: u64,
 }
-const _: () = assert!(core::mem::size_of::<minim_engine_state>() == 104);
+const _: () = assert!(core::mem::size_of::<minim_engine_state>() == 136);
 impl Default for minim_engine_state {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 104, ..zeros }
+        Self { size: 136, ..zeros }
     }
 }
 
@@ -857,8 +862,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
     ("minim_generate_result", 72, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64)]),
-    ("minim_engine_params", 56, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52)]),
-    ("minim_engine_state", 104, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64), ("max_context", 72), ("n_requests", 80), ("n_batch", 88), ("sizes", 96)]),
+    ("minim_engine_params", 64, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52), ("host_cache_bytes", 56)]),
+    ("minim_engine_state", 136, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64), ("max_context", 72), ("n_requests", 80), ("n_batch", 88), ("sizes", 96), ("host_cache_bytes", 104), ("n_host_pages", 112), ("n_host_stored", 120), ("n_host_restored", 128)]),
     ("minim_request_params", 40, &[("size", 0), ("flags", 4), ("priority", 8), ("reserved", 12), ("timeout_ms", 16), ("notify", 24), ("notify_user_data", 32)]),
     ("minim_request_state", 104, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_cached", 24), ("n_generated", 32), ("n_preempted", 40), ("queue_us", 48), ("prompt_us", 56), ("generate_us", 64), ("seed", 72), ("stop_text", 80), ("reserved2", 84), ("n_reasoning", 88), ("n_prompt_done", 96)]),
     ("minim_format_info", 32, &[("size", 0), ("gguf_type", 4), ("block_elems", 8), ("block_bytes", 12), ("row_header_bytes", 16), ("is_weight", 20), ("name", 24)]),
@@ -984,6 +989,9 @@ extern "C" {
     pub fn minim_engine_get_state(engine: *const minim_engine, out: *mut minim_engine_state, err: *mut minim_error) -> minim_status;
     pub fn minim_engine_save_prefixes(engine: *mut minim_engine, path: *const c_char, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
     pub fn minim_engine_load_prefixes(engine: *mut minim_engine, path: *const c_char, cancel: *mut minim_cancel, n_pages: *mut u64, err: *mut minim_error) -> minim_status;
+    pub fn minim_engine_save_prefix(engine: *mut minim_engine, tokens: *const i32, count: usize, path: *const c_char, cancel: *mut minim_cancel, n_tokens: *mut u64, err: *mut minim_error) -> minim_status;
+    pub fn minim_engine_load_prefix(engine: *mut minim_engine, path: *const c_char, cancel: *mut minim_cancel, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
+    pub fn minim_engine_erase_prefix(engine: *mut minim_engine, tokens: *const i32, count: usize, n_tokens: *mut u64, err: *mut minim_error) -> minim_status;
     pub fn minim_notify_fd(user_data: *mut c_void);
     pub fn minim_engine_submit(engine: *mut minim_engine, sampling: *const minim_sampling, prompt: *const i32, count: usize, params: *const minim_request_params, out: *mut *mut minim_request, err: *mut minim_error) -> minim_status;
     pub fn minim_engine_submit_n(engine: *mut minim_engine, sampling: *const minim_sampling, prompt: *const i32, count: usize, params: *const minim_request_params, n_answers: usize, out: *mut *mut minim_request, err: *mut minim_error) -> minim_status;

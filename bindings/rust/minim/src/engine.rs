@@ -17,7 +17,7 @@ use crate::cancel::Cancel;
 use crate::error::{check, Result};
 use crate::model::ModelHandle;
 use crate::options::KvFormat;
-use crate::raw::c_path;
+use crate::raw::{c_path, take_tokens};
 use crate::sampling::Sampling;
 use crate::session::{FinishReason, Token};
 
@@ -80,6 +80,12 @@ impl EngineOptions {
         self
     }
 
+    /// Sets the limit in bytes of host memory for prompt states: pages of the prefix cache that must make room. `u64::MAX`: what is free.
+    pub fn host_cache(mut self, bytes: u64) -> Self {
+        self.0.host_cache_bytes = bytes;
+        self
+    }
+
     /// Sets whether finished requests stay in the prefix cache. The default is true.
     pub fn prefix_cache(mut self, keeps: bool) -> Self {
         self.0.forget_prefixes = i32::from(!keeps);
@@ -129,6 +135,10 @@ pub struct EngineState {
     pub max_context: u64,
     pub n_requests: u64,
     pub n_batch: u64,
+    pub host_cache_bytes: u64,
+    pub n_host_pages: u64,
+    pub n_host_stored: u64,
+    pub n_host_restored: u64,
 }
 
 /// The state of a request.
@@ -247,6 +257,34 @@ impl Engine {
         Ok(n_pages)
     }
 
+    /// Writes the longest cached prefix of `tokens` to a file of its own. Returns its length.
+    pub fn save_prefix(&self, tokens: &[i32], path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<u64> {
+        let path = c_path(path.as_ref())?;
+        let (cancel, mut n_tokens) = (Cancel::raw(cancel), 0);
+        check(|err| unsafe {
+            let (ids, count) = (tokens.as_ptr(), tokens.len());
+            sys::minim_engine_save_prefix(self.handle, ids, count, path.as_ptr(), cancel, &mut n_tokens, err)
+        })?;
+        Ok(n_tokens)
+    }
+
+    /// Reads a file of [`save_prefix`](Self::save_prefix), for which other prefixes make room. Returns the tokens that are cached then.
+    pub fn load_prefix(&self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<Vec<i32>> {
+        let path = c_path(path.as_ref())?;
+        let (cancel, mut tokens) = (Cancel::raw(cancel), ptr::null_mut());
+        check(|err| unsafe { sys::minim_engine_load_prefix(self.handle, path.as_ptr(), cancel, &mut tokens, err) })?;
+        Ok(unsafe { take_tokens(tokens) })
+    }
+
+    /// Drops what only these tokens have in the prefix cache. Returns how many of them were dropped.
+    pub fn erase_prefix(&self, tokens: &[i32]) -> Result<u64> {
+        let mut n_tokens = 0;
+        check(|err| unsafe {
+            sys::minim_engine_erase_prefix(self.handle, tokens.as_ptr(), tokens.len(), &mut n_tokens, err)
+        })?;
+        Ok(n_tokens)
+    }
+
     /// Returns the current state.
     pub fn state(&self) -> Result<EngineState> {
         let mut state = sys::minim_engine_state::default();
@@ -263,6 +301,10 @@ impl Engine {
             max_context: state.max_context,
             n_requests: state.n_requests,
             n_batch: state.n_batch,
+            host_cache_bytes: state.host_cache_bytes,
+            n_host_pages: state.n_host_pages,
+            n_host_stored: state.n_host_stored,
+            n_host_restored: state.n_host_restored,
         })
     }
 }
