@@ -43,6 +43,7 @@ void serve(const server::Options& options) {
     served->metrics = std::make_shared<server::Metrics>(served->name);
     server::Service service(loop, serving, served);
     server::log_sizes(*served);
+    server::load_prefixes(*served);
     server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", served->name,
                                    served->info.placement, served->n_context, served->n_slots, options.host,
                                    service.port()));
@@ -54,6 +55,7 @@ void serve(const server::Options& options) {
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
     server::save_expert_profile(*served);
+    server::save_prefixes(*served);
 }
 
 }  // namespace
