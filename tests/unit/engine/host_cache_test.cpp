@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_info.h"
 #include "engine/engine.h"
+#include "engine/open_sizes.h"
 #include "requests.h"
 #include "support.h"
 
@@ -141,6 +143,17 @@ TEST_CASE("requests at once, cancelled at any time, leave a cache of states from
     wait_until_idle(engine);
     CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
     CHECK(engine.state().n_host_restored > 0);
+}
+
+TEST_CASE("prompt states leave memory to mapped weights and to others") {
+    uint64_t mapped = 0;
+    for (const auto& weights : bundled_model()->weight_bytes())
+        mapped += weights.is_mapped ? weights.total : 0;
+    const kv::HostLimit limit = engine::host_limit(*bundled_model(), 1 << 20);
+    CHECK(limit.bytes == 1 << 20);
+    const uint64_t available = available_memory_bytes();
+    CHECK(limit.least_free >= mapped + available / 20);
+    CHECK(limit.least_free <= mapped + available / 8);
 }
 
 TEST_CASE("the log says why prompt states have no host memory") {
