@@ -28,10 +28,11 @@ constexpr Foreign k_llama_rows[] = {
      "--v-cache-hadamard"},
     {false, Takes::one, "one paged KV cache of --kv-tokens serves all requests and keeps their prefixes",
      "-dt --defrag-thold --kv-unified-per-slot -ctxcp --ctx-checkpoints -cms --checkpoint-min-step "
-     "--checkpoint-every-n-tokens -cram --cache-ram --cache-reuse -sps --slot-prompt-similarity "
+     "--checkpoint-every-n-tokens --cache-reuse -sps --slot-prompt-similarity "
      "--kv-reuse --recurrent-ckpt-mode -ctx-ckpt -ctx-ckpt-i --ctx-checkpoints-interval -ctx-ckpt-t "
-     "--ctx-checkpoints-tolerance -ctx-ckpt-e --ctx-checkpoints-eviction -crs --cache-ram-similarity "
-     "-cram-n-min --cache-ram-n-min"},
+     "--ctx-checkpoints-tolerance -ctx-ckpt-e --ctx-checkpoints-eviction"},
+    {false, Takes::one, "every cached prefix may move to host memory, within the limit of --cache-ram",
+     "-crs --cache-ram-similarity -cram-n-min --cache-ram-n-min"},
     {false, Takes::nothing, "calls of tools are always read, in the format of the model",
      "--no-parallel-tool-calls -ptcall --parallel-tool-calls"},
     {false, Takes::nothing, "routes and metrics are always the same; the README of minim-server lists them",
@@ -146,7 +147,7 @@ constexpr Foreign k_llama_rows[] = {
     {true, Takes::nothing, "minim has no such feature",
      "--ui-mcp-proxy --webui-mcp-proxy -ag --agent --prompt-cache-all --prompt-cache-ro"},
     {true, Takes::one, "minim has no such feature",
-     "--tools --tools-runtime --mcp-servers-config --mcp-servers-json --slot-save-path --prompt-cache "
+     "--tools --tools-runtime --mcp-servers-config --mcp-servers-json --prompt-cache "
      "--sql-save-file --sqlite-zstd-ext-file"},
     {false, Takes::nothing, "minim has no such feature, so it is off",
      "--no-ui-mcp-proxy --no-webui-mcp-proxy -no-ag --no-agent"},

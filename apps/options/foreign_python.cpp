@@ -51,24 +51,27 @@ constexpr Foreign k_python_rows[] = {
      "--prefill-only-disable-kv-cache --disable-chunked-prefix-cache "
      "--enable-mamba-cache-stochastic-rounding --enable-int8-mamba-checkpoint --strip-thinking-cache "
      "--enable-streaming-session --enable-page-major-kv-layout --enable-unified-memory "
-     "--enable-session-radix-cache --enable-hierarchical-cache --enable-hicache "
+     "--enable-session-radix-cache "
      "--enable-unified-cache-external-linker --enable-linker-mla-dedup --enable-hisparse "
      "--enable-lmcache --enable-flexkv"},
     {false, Takes::one, "one paged KV cache of --kv-tokens serves all requests and keeps their prefixes",
      "--block-size --prefix-caching-hash-algo --mamba-cache-dtype --mamba-ssm-cache-dtype "
-     "--mamba-block-size --mamba-cache-mode --kv-offloading-size --kv-offloading-backend "
+     "--mamba-block-size --mamba-cache-mode "
      "--kv-canary-real-data --quantization-param-path --page-size --c128-page-size "
      "--max-mamba-cache-size --mamba-full-memory-ratio --prefill-kv-cache-dequant-dtype "
      "--mamba-backend --mamba-ssm-dtype --mamba-max-states-per-path --mamba-cache-philox-rounds "
      "--mamba-radix-cache-strategy --mamba-track-interval --int8-mamba-ckpt-size --kv-canary "
      "--kv-canary-sweep-interval --radix-eviction-policy --radix-eviction-policy-config "
-     "--radix-cache-backend --hicache-host-memory-mode --hicache-ratio --hicache-size "
-     "--hicache-host-memory-fraction --hicache-write-policy --hicache-io-backend --hicache-mem-layout "
-     "--hicache-storage-backend --hicache-storage-prefetch-policy "
-     "--hicache-storage-backend-extra-config --hicache-storage-prefetch-retry-poll-interval "
-     "--hicache-storage-prefetch-retry-max-attempts --unified-cache-external-linker-backend "
+     "--radix-cache-backend --unified-cache-external-linker-backend "
      "--unified-cache-external-linker-config --hisparse-config "
      "--hierarchical-sparse-attention-extra-config --lmcache-config-file --flexkv-config-file"},
+    {false, Takes::nothing, "prompt states in host memory have the limit of --cache-ram",
+     "--enable-hierarchical-cache --enable-hicache"},
+    {false, Takes::one, "prompt states in host memory have the limit of --cache-ram",
+     "--kv-offloading-backend --hicache-host-memory-mode --hicache-ratio --hicache-host-memory-fraction "
+     "--hicache-write-policy --hicache-io-backend --hicache-mem-layout --hicache-storage-backend "
+     "--hicache-storage-prefetch-policy --hicache-storage-backend-extra-config "
+     "--hicache-storage-prefetch-retry-poll-interval --hicache-storage-prefetch-retry-max-attempts"},
     {false, Takes::nothing, "calls of tools are always read, in the format of the model",
      "--enable-auto-tool-choice --exclude-tools-when-tool-choice-none"},
     {false, Takes::one, "calls of tools are always read, in the format of the model", "--tool-call-parser"},

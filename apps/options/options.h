@@ -143,6 +143,11 @@ struct Options {
     int64_t n_queue = 2048;                  // requests that wait
     uint64_t kv_tokens = 0;                  // 0: chosen by the program
     bool forgets_prefixes = false;           // no prefix cache
+    std::optional<int64_t>
+        cache_ram;  // MiB of host memory for prompt states; -1: what is free; none: chosen by the program
+    std::string slot_save_path;  // folder of saved slots; "": none
+    std::string
+        saved_prefixes;  // file of the prefix cache, read at the start and written at the end; "": none
     double ping_seconds = 15;
     int64_t timeout_seconds = 0;         // of one answer; 0: none
     int64_t socket_timeout_seconds = 0;  // of a connection without traffic; 0: the usual limits

@@ -16,6 +16,8 @@ constexpr double k_shortest_ping = 0.05;  // seconds
 constexpr double k_longest_ping = 86400;
 constexpr int64_t k_longest_timeout = int64_t{1} << 31;
 
+constexpr int64_t k_max_mib = int64_t{1} << 43;
+
 constexpr Word k_chosen[] = {{"auto", 0}, {"-1", 0}};
 constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
                               {"minimax-m2", MINIM_REASONING_SPLIT},
@@ -143,6 +145,20 @@ constexpr Row k_server_rows[] = {
     {"--enable-prefix-caching", "--no-enable-prefix-caching --no-cache-prompt --disable-radix-cache", flag(),
      k_server, "on", "keep the KV cache of ended requests for others that begin with the same tokens",
      [](Options& o, const Value& v) { o.forgets_prefixes = !v.on; }},
+    {"-cram --cache-ram", "", integer("MIB", -1, k_max_mib), k_server,
+     "8192 if the KV cache is on a device, else 0",
+     "host memory for prompt states: cached prefixes that must leave the KV cache move there and come back; "
+     "-1: "
+     "what is free; 0: none",
+     set<&Options::cache_ram>},
+    {"--kv-offloading-size --hicache-size", "", real("GIB", 0, 1e9), k_server, "", "--cache-ram in GiB",
+     [](Options& o, const Value& v) { o.cache_ram = static_cast<int64_t>(v.real * 1024); }},
+    {"--slot-save-path", "", text("FOLDER"), k_server, "",
+     "a folder for the prompt states that POST /slots/N?action=save writes and restore reads",
+     set<&Options::slot_save_path>},
+    {"--save-prefixes", "", text("FILE"), k_server, "",
+     "a file of the prefix cache: read at the start if it exists, and written at the end",
+     set<&Options::saved_prefixes>},
     {"-a --alias", "", text("NAME"), k_server, "the file's",
      "name of the model in answers; several with commas", add_alias},
     {"--served-model-name", "", texts("NAME"), k_server, "", "names that requests must have for the model",

@@ -7,7 +7,12 @@
 namespace server {
 
 JobQueue::JobQueue(EventLoop& loop, minim::Engine& engine, size_t n_slots, size_t n_queue)
-    : loop_(loop), engine_(engine), n_queue_(n_queue), slots_(n_slots), n_free_(n_slots) {}
+    : loop_(loop),
+      engine_(engine),
+      n_queue_(n_queue),
+      slots_(n_slots),
+      n_free_(n_slots),
+      conversations_(n_slots) {}
 
 JobQueue::~JobQueue() {
     while (!waiting_.empty()) cancel(*waiting_.front());
@@ -38,6 +43,10 @@ void JobQueue::start(const std::shared_ptr<Job>& job, int32_t slot) {
     job->slot_ = slot;
     slots_[slot] = job;
     --n_free_;
+    {
+        const std::lock_guard lock(mutex_);
+        conversations_[slot].is_running = true;
+    }
     JobEnd result;
     if (job->wants_no_token) {
         result.state.finish = MINIM_FINISH_LENGTH;
@@ -97,12 +106,12 @@ void JobQueue::take_tokens(Job& job) {
         if (status != MINIM_OK || next != MINIM_NEXT_TOKEN) break;
         Token& added = tokens_.emplace_back();
         added.id = token.id;
+        job.generated_.push_back(token.id);
         added.text.assign(token.text, token.text_length);
         added.logprob = token.logprob;
         added.top.assign(token.top, token.top + token.n_top);
     }
     const auto kept = job.shared_from_this();  // its callbacks may cancel the job
-    job.n_generated_ += tokens_.size();
     if (!tokens_.empty() && job.on_tokens) job.on_tokens(tokens_);
     if (!job.request_ || (status == MINIM_OK && next == MINIM_NEXT_PENDING)) return;
     JobEnd result;
@@ -131,9 +140,27 @@ void JobQueue::release(Job& job) {
     job.on_end = nullptr;
     job.request_.reset();  // from here on it is not woken any more
     if (job.slot_ < 0) return;
-    slots_[std::exchange(job.slot_, -1)].reset();
+    std::vector<int32_t> tokens = *job.prompt;
+    tokens.insert(tokens.end(), job.generated_.begin(), job.generated_.end());
+    const int32_t slot = std::exchange(job.slot_, -1);
+    slots_[slot].reset();
     ++n_free_;
+    {
+        const std::lock_guard lock(mutex_);
+        conversations_[slot] = {.tokens = std::move(tokens), .is_running = false};
+    }
     start_waiting();
+}
+
+std::optional<std::vector<int32_t>> JobQueue::conversation(int64_t slot) {
+    const std::lock_guard lock(mutex_);
+    const Conversation& conversation = conversations_[slot];
+    return conversation.is_running ? std::nullopt : std::optional(conversation.tokens);
+}
+
+void JobQueue::set_conversation(int64_t slot, std::vector<int32_t> tokens) {
+    const std::lock_guard lock(mutex_);
+    if (!conversations_[slot].is_running) conversations_[slot].tokens = std::move(tokens);
 }
 
 void JobQueue::cancel(Job& job) {

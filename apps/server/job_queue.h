@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class Job : public std::enable_shared_from_this<Job> {
     std::function<void(std::span<const Token>)> on_tokens;
     std::function<void(const JobEnd&)> on_end;
 
-    uint64_t n_generated() const noexcept { return n_generated_; }
+    uint64_t n_generated() const noexcept { return generated_.size(); }
 
   private:
     friend class JobQueue;
@@ -55,7 +56,7 @@ class Job : public std::enable_shared_from_this<Job> {
     std::unique_ptr<minim_request, void (*)(minim_request*)> request_{nullptr, minim_request_free};
     std::atomic<bool> is_woken_{false};
     int32_t slot_ = -1;
-    uint64_t n_generated_ = 0;
+    std::vector<int32_t> generated_;
     Clock::time_point submitted_;
     Clock::time_point started_;
 };
@@ -74,6 +75,9 @@ class JobQueue {
     void cancel(Job& job);
 
     std::span<const std::shared_ptr<Job>> slots() const { return slots_; }  // null where free
+    // Any thread. Returns the tokens of the last job of a slot, its prompt and its answer; none while a job has the slot.
+    std::optional<std::vector<int32_t>> conversation(int64_t slot);
+    void set_conversation(int64_t slot, std::vector<int32_t> tokens);
     size_t n_waiting() const { return waiting_.size(); }
     size_t n_running() const { return slots_.size() - n_free_; }
 
@@ -91,11 +95,16 @@ class JobQueue {
     const size_t n_queue_;
     std::deque<std::shared_ptr<Job>> waiting_;
     std::vector<std::shared_ptr<Job>> slots_;
+    struct Conversation {
+        std::vector<int32_t> tokens;
+        bool is_running = false;
+    };
     size_t n_free_;
     std::vector<Token> tokens_;  // of the job whose turn it is
 
-    std::mutex mutex_;  // protects woken_
+    std::mutex mutex_;  // protects woken_ and conversations_
     std::vector<std::shared_ptr<Job>> woken_;
+    std::vector<Conversation> conversations_;  // of each slot
 };
 
 }  // namespace server

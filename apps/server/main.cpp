@@ -90,6 +90,7 @@ void serve(const server::Options& options) {
     if (!http) http = server::listen(loop, options);
     server::Service service(loop, *http, keys, serving, served);
     server::log_sizes(*served);
+    server::load_prefixes(*served);
     server::write_note(fmt::format("{} ({}), context {}, {} slots, at {}{}", served->name,
                                    served->info.placement, served->n_context, served->n_slots,
                                    http->address(), options.path_prefix));
@@ -102,6 +103,7 @@ void serve(const server::Options& options) {
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
     server::save_expert_profile(*served);
+    server::save_prefixes(*served);
 }
 
 }  // namespace

@@ -93,6 +93,12 @@ std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
     write_value(prefix + "prefix_cache_usage_perc", "gauge",
                 "Share of the KV cache kept for prefixes, 0 to 1",
                 static_cast<double>(engine.n_pages_cached) / n_pages);
+    write_value(prefix + "host_cache_bytes", "gauge", "Host memory in use for prompt states",
+                static_cast<double>(engine.host_cache_bytes));
+    write_count(prefix + "host_cache_pages_stored_total",
+                "Pages of prompt states moved from the KV cache to host memory", engine.n_host_stored);
+    write_count(prefix + "host_cache_pages_restored_total",
+                "Pages of prompt states that came back from there", engine.n_host_restored);
     write_count(prefix + "num_preemptions_total", "Times that an answer was preempted for memory",
                 engine.n_preempted);
     write_count(prefix + "engine_steps_total", "Forward passes", engine.n_steps);

@@ -18,6 +18,7 @@ Prepared detokenize(const HttpRequest& request, ServedModel& serving);
 Prepared apply_template(const HttpRequest& request, ServedModel& serving);
 Prepared models(const HttpRequest& request, ServedModel& serving);
 Prepared model_of_name(const HttpRequest& request, ServedModel& serving);
+Prepared slot_action(const HttpRequest& request, ServedModel& served);
 Prepared props(const HttpRequest& request, ServedModel& serving);
 
 }  // namespace server

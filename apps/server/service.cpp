@@ -39,6 +39,7 @@ constexpr std::array k_routes = {
     Route{"POST", "/apply-template", ApiFamily::openai, apply_template},
     Route{"GET", "/v1/models", ApiFamily::openai, models},
     Route{"GET", "/v1/models/", ApiFamily::openai, model_of_name},
+    Route{"POST", "/slots/", ApiFamily::openai, slot_action},
     Route{"GET", "/props", ApiFamily::openai, props},
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -80,6 +82,18 @@ std::vector<std::string> names_of(const minim::Model& model, const std::vector<s
     return {name.empty() ? "minim" : name};
 }
 
+// Returns the bytes of host memory for prompt states. On the CPU the KV cache itself is in host memory, and --kv-tokens makes it larger.
+uint64_t host_cache_of(const minim::Model& model, const Options& options) {
+    constexpr int64_t k_usual_mib = 8192;
+    const auto is_device = [](const minim_device_memory& memory) {
+        const std::string_view name = memory.name;
+        return memory.n_layer > 0 && name != "cpu" && name != "reference";
+    };
+    const bool is_on_device = std::ranges::any_of(model.memory(), is_device) && !options.forgets_prefixes;
+    const int64_t mib = options.cache_ram.value_or(is_on_device ? k_usual_mib : 0);
+    return mib < 0 ? UINT64_MAX : static_cast<uint64_t>(mib) << 20U;
+}
+
 // Sizes that the options do not give become what fits, which the library chooses (minim_engine_create).
 minim::Engine open_engine(const minim::Model& model, const Options& options) {
     minim::EngineOptions engine;
@@ -92,6 +106,7 @@ minim::Engine open_engine(const minim::Model& model, const Options& options) {
     engine.fewer_requests = options.n_parallel == 0;
     engine.n_batch = options.n_batch != 0 ? std::max(options.n_batch, engine.n_requests) : 0;
     engine.warm_up = options.warmup;
+    engine.host_cache_bytes = host_cache_of(model, options);
     minim::Engine opened(model, engine);
     const minim_engine_state state = opened.state();
     if (state.max_context < engine.max_context)
@@ -117,7 +132,12 @@ size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
 
 }  // namespace
 
-Serving::Serving(const Options& o) : options(o), runtime(open_runtime(options)) {}
+Serving::Serving(const Options& o) : options(o), runtime(open_runtime(options)) {
+    std::error_code error;
+    const std::string& folder = options.slot_save_path;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+        throw UsageError(fmt::format("--slot-save-path: '{}' is not a folder", folder));
+}
 
 ServedModel::ServedModel(Serving& shared, EventLoop& loop, const std::string& path,
                          const std::vector<std::string>& given_names, const minim::Cancel* cancel)
@@ -144,6 +164,26 @@ void log_sizes(const ServedModel& served) {
     for (const minim_device_memory& device : served.model.memory())
         write_note("memory: " + program::memory_text(device));
     write_note(fmt::format("sizes: {}", served.engine.state().sizes));
+}
+
+void load_prefixes(ServedModel& served) {
+    const std::string& file = served.options.saved_prefixes;
+    if (file.empty()) return;
+    try {
+        const uint64_t n_pages = served.engine.load_prefixes(file);
+        write_note(fmt::format("--save-prefixes: {} pages of prefixes were read from {}", n_pages, file));
+    } catch (const minim::Exception& error) {
+        write_note(
+            fmt::format("--save-prefixes: the server starts without cached prefixes: {}", error.what()));
+    }
+}
+
+void save_prefixes(ServedModel& served) {
+    const std::string& file = served.options.saved_prefixes;
+    if (file.empty()) return;
+    for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);  // a further one ends the server
+    write_note(fmt::format("writing the prefix cache to {}", file));
+    served.engine.save_prefixes(file);
 }
 
 void save_expert_profile(const ServedModel& served) {

@@ -66,6 +66,10 @@ struct ServedModel {
 // Writes the memory of each device and the sizes that were chosen to the log.
 void log_sizes(const ServedModel& served);
 
+// Read the prefix cache from the file of --save-prefixes, if there is one, and write it. A file that cannot be read is named in the log.
+void load_prefixes(ServedModel& served);
+void save_prefixes(ServedModel& served);
+
 // Saves what was learnt about experts to the file of --expert-profile, if there is one and experts are cached.
 void save_expert_profile(const ServedModel& served);
 

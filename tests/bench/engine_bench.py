@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what sessions and the engine save: shared prefixes, saved states, draft tokens; how soon a step is cancelled.
+"""Measures what sessions and the engine save: shared prefixes, prompt states in host memory, saved states, draft tokens; how soon a
+step is cancelled.
 
-    engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--threads N]
+    engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--turns 2000] [--threads N]
 
 Prompts are random ids, so any model of the right shape will do. Speeds that are compared are medians, measured in
 turns.
@@ -49,6 +50,31 @@ def bench_prefix(model, n_prefix, rounds):
     ms = statistics.median(first), statistics.median(second)
     print(f"first token of a prompt of {n_prefix} + 10 tokens: {ms[0]:.1f} ms; of one that begins with the same "
           f"{n_prefix} ({cached} cached): {ms[1]:.1f} ms, {100 * ms[1] / ms[0]:.2f} %")
+
+
+def bench_turns(model, n_conversations, n_tokens, n_fitting, n_rounds):
+    """Holds conversations in turn, with pages for a few of them, without and with prompt states in host memory."""
+    answers, computed, seconds = [], [], []
+    for host_cache in (0, -1):
+        dice = random.Random(3)
+        texts = [ids_of(dice, n_tokens, min(model.n_vocab, 1900)) for _ in range(n_conversations)]
+        answers.append([])
+        computed.append(0)
+        room = n_tokens + n_rounds * 24
+        with minim.Engine(model, kv_tokens=n_fitting * room, max_requests=1, context=room, host_cache=host_cache) as engine:
+            start = time.perf_counter()
+            for _ in range(n_rounds):
+                for number, text in enumerate(texts):
+                    request = engine.submit(text, max_tokens=8, ignore_end=1)
+                    ids = request.result().ids
+                    answers[-1].append(ids)
+                    computed[-1] += len(text) - request.cached_tokens
+                    texts[number] = text + ids + ids_of(dice, 16, min(model.n_vocab, 1900))
+            seconds.append(time.perf_counter() - start)
+            state = engine.state
+    print(f"{n_conversations} conversations of {n_tokens} tokens, {n_rounds} times in turn, with pages for {n_fitting}: {computed[0]} tokens of "
+          f"prompts computed in {seconds[0]:.1f} s; with prompt states in host memory {computed[1]} ({computed[1] / computed[0]:.3f}) in "
+          f"{seconds[1]:.1f} s, {state.host_cache_bytes / 1e6:.0f} MB; answers {'equal' if answers[0] == answers[1] else 'DIFFERENT'}")
 
 
 def forget(path):
@@ -145,6 +171,10 @@ def main():
     parser.add_argument("--state", type=int, default=20000, help="tokens of the saved session")
     parser.add_argument("--drafts", type=int, default=128, help="tokens to generate with and without drafts")
     parser.add_argument("--stop", type=int, default=0, help="tokens of a prompt beside which others are stopped and started")
+    parser.add_argument("--turns", type=int, default=0, help="tokens of conversations that ask in turn")
+    parser.add_argument("--conversations", type=int, default=40, help="how many they are")
+    parser.add_argument("--fitting", type=int, default=8, help="how many of them the KV cache has pages for")
+    parser.add_argument("--turn-rounds", type=int, default=8, help="how often each of them has its turn")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -155,6 +185,8 @@ def main():
             bench_drafts(model, options.drafts, options.rounds)
         if options.stop > 0:
             bench_stop(model, options.stop, options.rounds)
+        if options.turns > 0:
+            bench_turns(model, options.conversations, options.turns, options.fitting, options.turn_rounds)
         if options.state > 0:
             bench_state(model, options.state, options.rounds)
 

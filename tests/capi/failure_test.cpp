@@ -406,30 +406,43 @@ minim_status constrain(minim_model* model, minim_error* err) {
     return status;
 }
 
-// An engine, two requests that begin alike, one of which must have a form, and its prefixes saved and loaded.
+// An engine, requests that begin alike, some of which must have a form, and its prefixes saved and loaded.
 minim_status serve(minim_model* model, const std::string& path, minim_error* err) {
     minim_engine* engine = nullptr;
     minim_sampling* sampling = nullptr;
     minim_constraint* constraint = nullptr;
-    minim_request* requests[2] = {nullptr, nullptr};
+    minim_request* requests[4] = {};
     minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
-    params.kv_tokens = 512;
+    params.kv_tokens = 192;
     params.n_requests = 2;
-    int32_t ids[100];
-    for (int32_t i = 0; i < 100; ++i) ids[i] = 5 + i;
+    params.host_cache_bytes = UINT64_MAX;
+    int32_t ids[200];
+    for (int32_t i = 0; i < 200; ++i) ids[i] = 5 + i;
     minim_status status = minim_engine_create(model, &params, &engine, err);
     if (status == MINIM_OK) status = minim_sampling_create(&sampling, err);
     if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "max_tokens", 3, err);
     if (status == MINIM_OK)
-        status = minim_engine_submit(engine, sampling, ids, 90, nullptr, &requests[0], err);
+        status = minim_engine_submit(engine, sampling, ids, 66, nullptr, &requests[0], err);
     if (status == MINIM_OK)
         status = minim_constraint_from_regex(model, "[a-f]{3}", nullptr, &constraint, err);
     if (status == MINIM_OK) status = minim_sampling_set_constraint(sampling, constraint, err);
     if (status == MINIM_OK)
-        status = minim_engine_submit(engine, sampling, ids, 100, nullptr, &requests[1], err);
+        status = minim_engine_submit(engine, sampling, ids, 68, nullptr, &requests[1], err);
     for (size_t i = 0; i < 2 && status == MINIM_OK; ++i) status = read_answer(requests[i], err);
+    // The pages of one prompt move to host memory for the other, and come back.
+    for (size_t i = 2; i < 4 && status == MINIM_OK; ++i) {
+        status =
+            minim_engine_submit(engine, sampling, i == 2 ? ids + 100 : ids, 66, nullptr, &requests[i], err);
+        if (status == MINIM_OK) status = read_answer(requests[i], err);
+    }
     if (status == MINIM_OK) status = minim_engine_save_prefixes(engine, path.c_str(), nullptr, err);
     if (status == MINIM_OK) status = minim_engine_load_prefixes(engine, path.c_str(), nullptr, nullptr, err);
+    if (status == MINIM_OK)
+        status = minim_engine_save_prefix(engine, ids, 66, path.c_str(), nullptr, nullptr, err);
+    if (status == MINIM_OK) status = minim_engine_erase_prefix(engine, ids, 66, nullptr, err);
+    minim_tokens* prefix = nullptr;
+    if (status == MINIM_OK) status = minim_engine_load_prefix(engine, path.c_str(), nullptr, &prefix, err);
+    minim_tokens_free(prefix);
     for (minim_request* request : requests) minim_request_free(request);
     minim_engine_free(engine);
     minim_sampling_free(sampling);

@@ -248,7 +248,8 @@ FIELD(minim_engine_params, forget_prefixes, 36);
 FIELD(minim_engine_params, max_context, 40);
 FIELD(minim_engine_params, fewer_requests, 48);
 FIELD(minim_engine_params, warm_up, 52);
-SIZE(minim_engine_params, 56);
+FIELD(minim_engine_params, host_cache_bytes, 56);
+SIZE(minim_engine_params, 64);
 
 FIELD(minim_engine_state, reserved, 4);
 FIELD(minim_engine_state, n_waiting, 8);
@@ -263,7 +264,11 @@ FIELD(minim_engine_state, max_context, 72);
 FIELD(minim_engine_state, n_requests, 80);
 FIELD(minim_engine_state, n_batch, 88);
 FIELD(minim_engine_state, sizes, 96);
-SIZE(minim_engine_state, 104);
+FIELD(minim_engine_state, host_cache_bytes, 104);
+FIELD(minim_engine_state, n_host_pages, 112);
+FIELD(minim_engine_state, n_host_stored, 120);
+FIELD(minim_engine_state, n_host_restored, 128);
+SIZE(minim_engine_state, 136);
 
 FIELD(minim_request_params, flags, 4);
 FIELD(minim_request_params, priority, 8);

@@ -96,7 +96,19 @@ def answers_of(model):
 
 def engine():
     want = on_one_rank(answers_of) if is_leader() else None
-    on_ranks(lambda model: report(answers=answers_of(model), one_rank=want))
+    on_ranks(lambda model: report(answers=answers_of(model), one_rank=want, **states_of(model)))
+
+
+def states_of(model):
+    """Answers four prompts twice, with pages for two of them: the others are in the leader's host memory meanwhile."""
+    first, again, cached = [], [], []
+    with minim.Engine(model, kv_tokens=640, max_requests=1, host_cache=-1) as engine:
+        for answers in (first, again):
+            for i in range(4):
+                request = engine.submit(prompt_of(300 + i)[i:], max_tokens=4, ignore_end=1, logprobs=1)
+                answers.append([(token.id, token.logprob) for token in request.tokens()])
+                cached.append(request.cached_tokens)
+    return {"first": first, "again": again, "cached": cached}
 
 
 def cancelled():

@@ -57,6 +57,8 @@ class Engines(Case):
         for n, options in ((2, {"expert_parallel": 2}), (3, {"pipeline_parallel": 3}), (2, {"tensor_parallel": 2})):
             with self.subTest(n=n, options=options):
                 result = self.result_of(n, "engine", model=Q8_0, options=options, questions=QUESTIONS)
+                self.assertEqual(result["again"], result["first"])
+                self.assertEqual(result["cached"], [0] * 4 + [299] * 4)
                 if "tensor_parallel" not in options:
                     self.assertEqual(result["answers"], result["one_rank"])
                     continue

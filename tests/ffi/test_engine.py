@@ -83,6 +83,50 @@ class Engine(unittest.TestCase):
                 engine.load_prefixes(path)
             self.assertEqual(raised.exception.reason, minim.Reason.VALUE)
 
+    def test_prompt_states_in_host_memory_come_back_with_the_same_bits(self):
+        prompts = [list(range(5 + n, 305 + n)) for n in range(4)]
+        options = {"max_tokens": 3, "logprobs": 1, "top_logprobs": 5}
+
+        def logprobs(engine):
+            requests = [engine.submit(prompt, **options) for prompt in prompts * 2]
+            return [[(token.id, token.logprob, token.top_logprobs) for token in request.tokens()] for request in requests], requests
+
+        with minim.Engine(model(), kv_tokens=4096, max_requests=1) as engine:
+            expected, _ = logprobs(engine)
+            self.assertEqual(engine.state.host_cache_bytes, 0)
+        for host_cache in (-1, 64 << 20):
+            with minim.Engine(model(), kv_tokens=640, max_requests=1, host_cache=host_cache) as engine:
+                got, requests = logprobs(engine)
+                self.assertEqual(got, expected)
+                self.assertEqual([request.cached_tokens for request in requests], [0] * 4 + [299] * 4)
+                state = engine.state
+                self.assertGreater(state.host_cache_bytes, 0)
+                self.assertGreater(state.n_host_pages, 0)
+                self.assertGreaterEqual(state.n_host_restored, 4 * 4)
+                self.assertGreater(state.n_host_stored, state.n_host_restored)
+        with self.assertRaises(ValueError):
+            minim.Engine(model(), host_cache=-2)
+
+    def test_one_conversation_is_saved_erased_and_read(self):
+        ids = list(range(5, 305))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prefix"
+            with minim.Engine(model(), kv_tokens=2048) as engine:
+                expected = engine.submit(ids, max_tokens=3).result().ids
+                self.assertEqual(engine.save_prefix(ids, path), 300)
+                self.assertEqual(engine.erase_prefix(ids + expected), 302)
+                self.assertEqual(engine.erase_prefix([]), 0)
+                self.assertEqual(engine.save_prefix(ids, pathlib.Path(folder) / "none"), 0)
+                self.assertEqual(engine.load_prefix(pathlib.Path(folder) / "none"), [])
+                self.assertEqual(engine.load_prefix(path), ids)
+                request = engine.submit(ids, max_tokens=3)
+                self.assertEqual(request.result().ids, expected)
+                self.assertEqual(request.cached_tokens, 299)
+            with minim.Engine(model(), kv_tokens=2048, prefix_cache=False) as engine:
+                for call in (lambda: engine.save_prefix(ids, path), lambda: engine.load_prefix(path), lambda: engine.erase_prefix(ids)):
+                    with self.assertRaisesRegex(minim.Error, "keeps no prefixes"):
+                        call()
+
     def test_another_thread_cancels(self):
         with minim.Engine(model(), kv_tokens=65536) as engine:
             request = engine.submit([5, 6, 7], ignore_end=1)

@@ -108,6 +108,12 @@ void read_prefixes(const TemporaryFolder& folder, const std::string& path, const
     const auto other_pool = pool_of();
     PrefixCache again(other_pool);
     require(load(copy, again) == n_read, "prefixes are read as they were written");
+    try {
+        const std::vector<int32_t> tokens = again.load_one(path, header.model, nullptr);
+        require(again.find(tokens) == std::ssize(tokens), "the tokens of one prefix are cached");
+    } catch (const Error& error) {
+        require(error.status() == Status::format, "a file of several prefixes is not read as one");
+    }
 }
 
 uint64_t hash_of(const Bytes& bytes, size_t first, size_t count, uint64_t seed = 0) {

@@ -115,6 +115,26 @@ int64_t check_requests(engine::Engine& engine) {
     return requests.back()->state().n_cached;
 }
 
+void check_host_cache(const std::shared_ptr<const model::Model>& model) {
+    const Logger silent;
+    engine::EngineParams params = engine_params(12 * 64, 1, 64);
+    params.host_cache_bytes = UINT64_MAX;
+    engine::Engine engine(model, params, silent);
+    engine::RequestParams wanted = tokens_wanted(4);
+    wanted.generate.sampling.logprobs = true;
+    std::vector<std::vector<float>> first;
+    for (int32_t i = 0; i < 8; ++i) {  // four prompts, twice
+        std::vector<float> logprobs;
+        const auto request = engine.submit(some_ids(300, i % 4), wanted);
+        take_all(*request,
+                 [&](const engine::TokenEvent& event) { logprobs.push_back(event.choice.logprob); });
+        CHECK(request->state().n_cached == (i < 4 ? 0 : 299));
+        if (i >= 4) CHECK(logprobs == first[i - 4]);
+        first.push_back(std::move(logprobs));
+    }
+    CHECK(engine.state().n_host_restored >= 4 * 4);
+}
+
 void check_threads(const std::shared_ptr<const model::Model>& model) {
     const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
     std::vector<std::vector<int32_t>> answers(4);

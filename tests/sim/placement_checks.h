@@ -48,6 +48,9 @@ void check_states(const std::shared_ptr<const model::Model>& model);
 // the last request's prompt the engine had already.
 int64_t check_requests(engine::Engine& engine);
 
+// Checks that prompts whose pages went to host memory and came back have the logits that they had before.
+void check_host_cache(const std::shared_ptr<const model::Model>& model);
+
 // Checks that sessions may be used by several threads at once.
 void check_threads(const std::shared_ptr<const model::Model>& model);
 

@@ -53,6 +53,7 @@ TEST_CASE("on divided experts, texts, states, requests, threads and cancelling w
         check_cancelled_evaluation(model);
         engine::Engine engine(model, engine_params(), k_silent);
         check_requests(engine);
+        check_host_cache(model);
     }
     CHECK(is_empty(devices));
     check_cancelled_loads(
@@ -71,6 +72,7 @@ TEST_CASE("simulated devices that divide heads give the same logits in any chunk
     for (size_t i = 0; i < whole.size(); ++i) largest = std::max(largest, std::abs(whole[i] - expected[i]));
     CHECK(largest > 0.0F);
     CHECK(largest < 0.4F);
+    check_host_cache(model);
     // Each device has half of the KV cache.
     engine::Session session = make_session(model, 640);
     const auto kv = [&](size_t d) { return devices[d]->memory().used(backend::MemoryUse::kv); };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that a model whose layers are spread over devices answers exactly as on one device.
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "placement/planner.h"
 #include "sim/devices.h"
@@ -114,6 +117,60 @@ TEST_CASE("an engine on devices answers many requests as a session does, and kee
     engine::Engine engine(model, engine_params(), silent);
     CHECK(engine.load_prefixes(path, nullptr) > 0);
     CHECK(check_requests(engine) >= 128);
+}
+
+TEST_CASE("pages that leave the KV cache of devices come back from host memory with the same bits") {
+    check_host_cache(model_on(make_devices(3)));
+}
+
+TEST_CASE("copies to and from host memory leave steps to the answers that are running") {
+    sim::Options slow;
+    slow.bytes_per_second = 8e6;  // a page takes longer than the copies between two steps may
+    const Devices devices = make_devices(1, slow);
+    const auto model = model_on(devices);
+    const Logger silent;
+    engine::EngineParams params = engine_params(16 * 64, 2, 64);
+    params.host_cache_bytes = UINT64_MAX;
+    engine::Engine engine(model, params, silent);
+    const std::vector<int32_t> ids = some_ids(600);
+    const Result once = result_of(*engine.submit(ids, tokens_wanted(2)));
+    result_of(*engine.submit(some_ids(900, 7), tokens_wanted(1)));  // takes the pages of the first
+    const auto answering = engine.submit(some_ids(20, 3), tokens_wanted(400));
+    engine::TokenEvent event;
+    const auto next = [&] { return answering->take(event, engine::Request::Clock::time_point::max()); };
+    REQUIRE(next() == engine::Request::Take::token);
+    const int64_t n_restored = engine.state().n_host_restored;
+    const int64_t n_before = answering->state().n_generated;
+    const Result again = result_of(*engine.submit(ids, tokens_wanted(2)));
+    const int64_t n_meanwhile = answering->state().n_generated - n_before;
+    answering->cancel();
+    CHECK(again.ids == once.ids);
+    CHECK(again.state.n_cached == 599);
+    CHECK(engine.state().n_host_restored - n_restored >= 8);
+    CHECK(n_meanwhile >= 8);
+}
+
+TEST_CASE("a device that is lost while a page is copied to or from host memory is an error of requests") {
+    const Logger silent;
+    int64_t n_before = 0;  // transfers before the first request
+    const auto answer_all = [&](const Devices& devices) {
+        engine::EngineParams params = engine_params(4 * 64, 1, 64);
+        params.host_cache_bytes = UINT64_MAX;
+        engine::Engine engine(model_on(devices), params, silent);
+        n_before = devices[0]->counts().transfers;
+        for (int32_t i = 0; i < 6; ++i) result_of(*engine.submit(some_ids(150, i % 3), tokens_wanted(2)));
+    };
+    const Devices healthy = make_devices(1);
+    answer_all(healthy);
+    const int64_t n_all = healthy[0]->counts().transfers;
+    REQUIRE(n_all - n_before > 40);
+    for (int64_t failing = n_before + 1; failing <= n_all; failing += (n_all - n_before) / 10) {
+        INFO("transfer " << failing << " of " << n_all);
+        const auto error = error_of([&] { answer_all(make_devices(1, {.failing_transfer = failing})); });
+        REQUIRE(error);
+        CHECK(error->status() == Status::device_lost);
+        CHECK(std::string(error->what()).find("sim:0") != std::string::npos);
+    }
 }
 
 TEST_CASE("sessions on the same devices may be used by several threads at once") {

@@ -1424,6 +1424,8 @@ class Engine(_ModelPart):
         warm_up=False,
         host_cache=0,
     ):
+        if host_cache < -1:
+            raise ValueError(f"host_cache is {host_cache}: a number of bytes, or -1 for what is free")
         self.model = model
         k_format, v_format = _kv_pair(kv)
         params = abi.EngineParams(
@@ -1437,7 +1439,7 @@ class Engine(_ModelPart):
             max_context=max(-1, min(context, 2**63)),
             fewer_requests=int(fewer_requests),
             warm_up=int(warm_up),
-            host_cache_bytes=max(-1, min(operator.index(host_cache), 2**64 - 1)),
+            host_cache_bytes=min(operator.index(host_cache), 2**64 - 1),
         )
         self._make(model, lambda out: model._check("engine_create", c.byref(params), out), "engine_free")
 

@@ -279,9 +279,7 @@ impl Engine {
     /// Drops what only these tokens have in the prefix cache. Returns how many of them were dropped.
     pub fn erase_prefix(&self, tokens: &[i32]) -> Result<u64> {
         let mut n_tokens = 0;
-        check(|err| unsafe {
-            sys::minim_engine_erase_prefix(self.handle, tokens.as_ptr(), tokens.len(), &mut n_tokens, err)
-        })?;
+        check(|err| unsafe { sys::minim_engine_erase_prefix(self.handle, tokens.as_ptr(), tokens.len(), &mut n_tokens, err) })?;
         Ok(n_tokens)
     }
 

@@ -157,6 +157,32 @@ fn a_waker_that_panics_harms_nobody() {
 }
 
 #[test]
+fn prompt_states_come_back_and_one_conversation_is_saved() {
+    let model = open();
+    let options = EngineOptions::new().kv_tokens(640).max_requests(1).host_cache(u64::MAX);
+    let engine = model.engine(options).expect("an engine");
+    let sampling = Sampling::new().max_tokens(3).integer("ignore_end", 1);
+    let prompts: Vec<Vec<i32>> = (0..4).map(|first| (5 + first..305 + first).collect()).collect();
+    let mut answers = Vec::new();
+    for (round, prompt) in [0, 1].into_iter().flat_map(|round| prompts.iter().map(move |prompt| (round, prompt))) {
+        let mut request = engine.submit(prompt, &sampling, RequestOptions::new()).expect("a request");
+        answers.push(request.answer().expect("an answer").ids);
+        assert_eq!(request.state().expect("the state").n_cached, 299 * round);
+    }
+    assert_eq!(answers[..4], answers[4..]);
+    let state = engine.state().expect("the state");
+    assert!(state.host_cache_bytes > 0 && state.n_host_pages > 0);
+    assert!(state.n_host_stored > state.n_host_restored && state.n_host_restored >= 16);
+
+    let path = std::env::temp_dir().join(format!("minim-rust-prefix-{}", std::process::id()));
+    let conversation = [prompts[3].as_slice(), answers[7].as_slice()].concat();
+    assert_eq!(engine.save_prefix(&prompts[3], &path, None).expect("a file"), 300);
+    assert_eq!(engine.erase_prefix(&conversation).expect("erased"), 302);
+    assert_eq!(engine.load_prefix(&path, None).expect("tokens"), prompts[3]);
+    std::fs::remove_file(&path).expect("the file");
+}
+
+#[test]
 fn constraints_shape_answers() {
     let model = open();
     let schema = r#"{"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 7}}, "required": ["n"], "additionalProperties": false}"#;
