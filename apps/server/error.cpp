@@ -19,6 +19,8 @@ const char* type_of(int status, ApiFamily family) {
             return is_anthropic ? "request_too_large" : "invalid_request_error";
         case 429:
             return "rate_limit_error";
+        case 501:
+            return is_anthropic ? "invalid_request_error" : "not_supported_error";
         case 503:
             return is_anthropic ? "overloaded_error" : "service_unavailable_error";
         default:
