@@ -3,11 +3,11 @@
 // Exit codes: 0 ended by SIGTERM or SIGINT, 1 an error, 2 a command line that cannot be understood.
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "http/event_loop.h"
-#include "memory_text.h"
 #include "options.h"
+#include "options/find_model.h"
 #include "options/parse.h"
 #include "request_log.h"
 #include "service.h"
@@ -38,12 +38,13 @@ void serve(const server::Options& options) {
     raise_file_limit();
     server::Serving serving(options);
     server::EventLoop loop;
-    server::Service service(loop, serving);
-    for (const minim_device_memory& device : serving.model.memory())
-        server::write_note("memory: " + program::memory_text(device));
-    server::write_note(fmt::format("sizes: {}", serving.engine.state().sizes));
-    server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", serving.name,
-                                   serving.info.placement, serving.n_context, serving.n_slots, options.host,
+    const auto served = std::make_shared<server::ServedModel>(
+        serving, loop, program::find_model(options.model), options.names);
+    served->metrics = std::make_shared<server::Metrics>(served->name);
+    server::Service service(loop, serving, served);
+    server::log_sizes(*served);
+    server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", served->name,
+                                   served->info.placement, served->n_context, served->n_slots, options.host,
                                    service.port()));
     server::never_wait_for_log();
     loop.run();
@@ -52,9 +53,7 @@ void serve(const server::Options& options) {
         std::_Exit(1);
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
-    const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
-    if (!options.expert_profile.empty() && std::ranges::any_of(serving.model.expert_caches(), has_places))
-        serving.model.save_expert_profile(options.expert_profile);
+    server::save_expert_profile(*served);
 }
 
 }  // namespace

@@ -41,9 +41,9 @@ Plan plan_turn(Writer writer, const ReplyForm& form, const SamplingFields& field
     return plan;
 }
 
-void check_model_name(const Fields& request, const Serving& serving) {
+void check_model_name(const Fields& request, const ServedModel& serving) {
     const auto name = request.text("model");
-    const auto& names = serving.options.names;
+    const auto& names = serving.names;
     if (!name || !serving.options.requires_name ||
         std::find(names.begin(), names.end(), *name) != names.end())
         return;
@@ -53,7 +53,7 @@ void check_model_name(const Fields& request, const Serving& serving) {
                    "model", "model_not_found"};
 }
 
-ReplyForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix) {
+ReplyForm read_form(const Fields& request, const ServedModel& serving, const std::string& id_prefix) {
     check_model_name(request, serving);
     ReplyForm form;
     form.id = id_prefix + random_hex(24);

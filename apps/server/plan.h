@@ -60,9 +60,9 @@ Plan plan_turn(Writer writer, const ReplyForm& form, const SamplingFields& field
                const ChatPrompt& prompt);
 
 // Throws ApiError 404 for a model of another name, if names are enforced. All routes that take a `model` use it.
-void check_model_name(const Fields& request, const Serving& serving);
+void check_model_name(const Fields& request, const ServedModel& serving);
 
 // Reads the fields that decide the form of the answer: `stream`, `stream_options`, `model`, `return_token_ids`.
-ReplyForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
+ReplyForm read_form(const Fields& request, const ServedModel& serving, const std::string& id_prefix);
 
 }  // namespace server

@@ -11,7 +11,7 @@
 
 namespace server {
 
-std::vector<int32_t> tokens_of_text(const std::string& text, const char* name, const Serving& serving,
+std::vector<int32_t> tokens_of_text(const std::string& text, const char* name, const ServedModel& serving,
                                     int32_t specials) {
     check_length(text.size() / serving.longest_token, serving, name, ApiFamily::openai, /*is_bound=*/true);
     const minim::Tokens tokens = serving.model.tokenize(text, specials);
@@ -19,7 +19,7 @@ std::vector<int32_t> tokens_of_text(const std::string& text, const char* name, c
 }
 
 std::vector<int32_t> tokens_of_mixed(const Json& prompt, const Fields& request, const char* name,
-                                     const Serving& serving, int32_t specials) {
+                                     const ServedModel& serving, int32_t specials) {
     if (prompt.is_string()) return tokens_of_text(prompt, name, serving, specials);
     if (!prompt.is_array())
         request.refuse(name, fmt::format("must be a string or a list of token ids and strings, not {}",
@@ -36,7 +36,7 @@ std::vector<int32_t> tokens_of_mixed(const Json& prompt, const Fields& request, 
 }
 
 void check_prompt(const std::vector<int32_t>& ids, const Fields& request, const char* name,
-                  const Serving& serving) {
+                  const ServedModel& serving) {
     if (ids.empty()) request.refuse(name, "is empty");
     check_length(ids.size(), serving, name, ApiFamily::openai);
 }

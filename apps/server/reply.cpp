@@ -21,12 +21,12 @@ double seconds(std::chrono::steady_clock::duration duration) {
 }  // namespace
 
 Reply::Reply(Tools tools, std::shared_ptr<Exchange> exchange, Plan plan, Clock::time_point arrived)
-    : tools_(tools), exchange_(std::move(exchange)), plan_(std::move(plan)), arrived_(arrived) {}
+    : tools_(std::move(tools)), exchange_(std::move(exchange)), plan_(std::move(plan)), arrived_(arrived) {}
 
 void Reply::start(std::function<void()> on_done) {
     on_done_ = std::move(on_done);
-    if (!tools_.jobs.has_room_for(plan_.answers.size())) {
-        ++tools_.metrics.n_rejected;
+    if (!tools_.serving->jobs.has_room_for(plan_.answers.size())) {
+        ++tools_.serving->metrics->n_rejected;
         HttpResponse response = error_response({429, "too many requests wait; try again", "", "queue_full"},
                                                plan_.family, exchange_->request.id);
         response.headers.emplace_back("Retry-After", "1");
@@ -34,7 +34,7 @@ void Reply::start(std::function<void()> on_done) {
         return done();
     }
     exchange_->on_gone = [self = shared_from_this()] {
-        ++self->tools_.metrics.n_aborted;
+        ++self->tools_.serving->metrics->n_aborted;
         self->cancel();
     };
     last_sent_ = Clock::now();
@@ -56,7 +56,7 @@ void Reply::start(std::function<void()> on_done) {
         job.wants_no_token = plan_.wants_no_token;
         job.settings = plan_.settings;
         job.priority = plan_.priority;
-        job.timeout_ms = tools_.serving.options.timeout_seconds * 1000;
+        job.timeout_ms = tools_.serving->options.timeout_seconds * 1000;
         job.on_tokens = [self = shared_from_this(), i](std::span<const Token> tokens) {
             self->on_tokens(i, tokens);
         };
@@ -64,7 +64,8 @@ void Reply::start(std::function<void()> on_done) {
         if (prompts.insert(job.prompt.get()).second) usage_.n_prompt += job.prompt->size();
     }
     const auto self = shared_from_this();
-    for (size_t i = 0; i < choices_.size() && choices_[i].job; ++i) tools_.jobs.submit(choices_[i].job);
+    for (size_t i = 0; i < choices_.size() && choices_[i].job; ++i)
+        tools_.serving->jobs.submit(choices_[i].job);
 }
 
 void Reply::ping(Clock::time_point now, Clock::duration interval) {
@@ -129,10 +130,10 @@ void Reply::on_tokens(size_t index, std::span<const Token> tokens) {
     const bool is_first = last_token_ == Clock::time_point{};
     if (is_first) {
         first_token_seconds_ = seconds(now - arrived_);
-        tools_.metrics.first_token.add(first_token_seconds_);
+        tools_.serving->metrics->first_token.add(first_token_seconds_);
     } else if (choices_.size() == 1) {
         const auto count = static_cast<double>(tokens.size());
-        tools_.metrics.inter_token.add(seconds(now - last_token_) / count, tokens.size());
+        tools_.serving->metrics->inter_token.add(seconds(now - last_token_) / count, tokens.size());
     }
     last_token_ = now;
     take_prompt(choices_[index]);
@@ -150,7 +151,7 @@ void Reply::take_tokens(size_t index, std::span<const Token> tokens) {
         text += token.text;
         choice.ids.push_back(token.id);
     }
-    tools_.metrics.n_generated += tokens.size();
+    tools_.serving->metrics->n_generated += tokens.size();
     News news;
     choice.reader->feed(text, news.deltas);
     if (plan_.keeps_tokens) keep_tokens(choice, tokens, news);
@@ -162,7 +163,7 @@ std::string Reply::stop_shown(const minim_request_state& state) const {
     if (state.finish == MINIM_FINISH_STOP_TEXT && state.stop_text >= 0)
         return plan_.stops.at(state.stop_text);
     const bool is_own = std::ranges::find(plan_.stop_ids, state.stop_token) != plan_.stop_ids.end();
-    return is_own ? tools_.serving.model.token_text(state.stop_token).str() : std::string();
+    return is_own ? tools_.serving->model.token_text(state.stop_token).str() : std::string();
 }
 
 void Reply::on_end(size_t index, const JobEnd& end) {
@@ -184,7 +185,7 @@ void Reply::on_end(size_t index, const JobEnd& end) {
     answer.finish_reason = choice.reader->finish(end.state.finish, news.deltas);
     if (plan_.shows_end && end.state.stop_token >= 0 && answer.finish_reason != "tool_calls") {
         const Delta::Kind kind = choice.is_reasoning ? Delta::Kind::reasoning : Delta::Kind::content;
-        news.deltas.push_back({kind, 0, {}, tools_.serving.model.token_text(end.state.stop_token).str()});
+        news.deltas.push_back({kind, 0, {}, tools_.serving->model.token_text(end.state.stop_token).str()});
         choice.is_whole = false;  // if the client sends the text back, it does not become the special token
     }
     emit(news, index);
@@ -195,10 +196,10 @@ void Reply::on_end(size_t index, const JobEnd& end) {
     const double queue_seconds =
         static_cast<double>(end.state.queue_us + static_cast<uint64_t>(end.waited_us)) * 1e-6;
     queue_seconds_ = std::max(queue_seconds_, queue_seconds);
-    tools_.metrics.queue.add(queue_seconds);
-    ++tools_.metrics.finished[answer.finish_reason];
-    tools_.metrics.prompt_tokens.add(static_cast<double>(end.state.n_prompt));
-    tools_.metrics.generated_tokens.add(static_cast<double>(end.state.n_generated));
+    tools_.serving->metrics->queue.add(queue_seconds);
+    ++tools_.serving->metrics->finished[answer.finish_reason];
+    tools_.serving->metrics->prompt_tokens.add(static_cast<double>(end.state.n_prompt));
+    tools_.serving->metrics->generated_tokens.add(static_cast<double>(end.state.n_generated));
     if (index == 0 || choice.job->prompt != choices_[index - 1].job->prompt)
         usage_.n_cached += end.state.n_cached;
     usage_.n_generated += end.state.n_generated;
@@ -227,13 +228,13 @@ void Reply::remember(const Choice& choice) {
         message["tool_calls"].push_back(call_json(call.id, call.name, call.arguments));
         call_ids.push_back(call.id);
     }
-    tools_.workers.post_first([&serving = tools_.serving, message = std::move(message),
+    tools_.workers.post_first([serving = tools_.serving, message = std::move(message),
                                call_ids = std::move(call_ids), reasoning = answer.reasoning,
                                prompt = choice.job->prompt, ids = choice.ids] {
         try {
-            if (serving.options.remembers_reasoning && !reasoning.empty())
-                for (const std::string& id : call_ids) serving.reasoning.remember(id, reasoning);
-            serving.turns.remember(message, *prompt, ids);
+            if (serving->options.remembers_reasoning && !reasoning.empty())
+                for (const std::string& id : call_ids) serving->reasoning.remember(id, reasoning);
+            serving->turns.remember(message, *prompt, ids);
         } catch (const std::exception&
                      error) {  // for example out of memory: the next turn evaluates its prompt again
             write_note(fmt::format("an answer was not remembered: {}", error.what()));
@@ -244,11 +245,11 @@ void Reply::remember(const Choice& choice) {
 void Reply::finish() {
     std::vector<ReplyText> answers;
     for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
-    tools_.metrics.n_prompt += usage_.n_prompt;
-    tools_.metrics.n_cached += usage_.n_cached;
-    tools_.metrics.n_drafted += usage_.n_drafted;
-    tools_.metrics.n_drafts_accepted += usage_.n_drafts_accepted;
-    tools_.metrics.whole.add(seconds(Clock::now() - arrived_));
+    tools_.serving->metrics->n_prompt += usage_.n_prompt;
+    tools_.serving->metrics->n_cached += usage_.n_cached;
+    tools_.serving->metrics->n_drafted += usage_.n_drafted;
+    tools_.serving->metrics->n_drafts_accepted += usage_.n_drafts_accepted;
+    tools_.serving->metrics->whole.add(seconds(Clock::now() - arrived_));
     if (plan_.is_stream) {
         exchange_->send(std::visit([&](auto& writer) { return writer.end(answers, usage_); }, plan_.writer));
         exchange_->end_stream();
@@ -281,7 +282,7 @@ void Reply::cancel() {
     const auto self = shared_from_this();
     n_left_ = 0;
     for (Choice& choice : choices_)
-        if (choice.job) tools_.jobs.cancel(*choice.job);
+        if (choice.job) tools_.serving->jobs.cancel(*choice.job);
     done();
 }
 

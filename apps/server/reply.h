@@ -20,10 +20,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   public:
     using Clock = std::chrono::steady_clock;
     struct Tools {
-        Serving& serving;
-        JobQueue& jobs;
+        std::shared_ptr<ServedModel> serving;  // stays open until the answer is complete
         Workers& workers;
-        Metrics& metrics;
     };
 
     Reply(Tools tools, std::shared_ptr<Exchange> exchange, Plan plan, Clock::time_point arrived);

@@ -34,7 +34,7 @@ std::string decoded(std::string_view text) {
     return bytes;
 }
 
-Json model_entry(const Serving& serving, const std::string& name) {
+Json model_entry(const ServedModel& serving, const std::string& name) {
     return {{"id", name},
             {"object", "model"},
             {"type", "model"},
@@ -51,12 +51,8 @@ Json model_entry(const Serving& serving, const std::string& name) {
               {"size", serving.info.weight_bytes}}}};
 }
 
-std::vector<std::string> names_of(const Serving& serving) {
-    return serving.options.names.empty() ? std::vector{serving.name} : serving.options.names;
-}
-
 // Returns {"id", "piece"} of each token. A piece that is not whole UTF-8 is a list of bytes.
-Json pieces_of(const std::vector<int32_t>& ids, const Serving& serving) {
+Json pieces_of(const std::vector<int32_t>& ids, const ServedModel& serving) {
     Json pieces = Json::array();
     for (const int32_t id : ids) {
         const std::string bytes = serving.model.token_text(id).str();
@@ -69,7 +65,7 @@ Json pieces_of(const std::vector<int32_t>& ids, const Serving& serving) {
 }
 
 // Returns the text of the first token with one of these attributes (MINIM_TOKEN_*), or null.
-Json special_text(int32_t attributes, const Serving& serving) {
+Json special_text(int32_t attributes, const ServedModel& serving) {
     for (int32_t id = 0; id < serving.info.n_vocab; ++id)
         if ((serving.model.token_attributes(id) & attributes) != 0) return serving.model.token_text(id).str();
     return nullptr;
@@ -77,7 +73,7 @@ Json special_text(int32_t attributes, const Serving& serving) {
 
 }  // namespace
 
-Prepared tokenize(const HttpRequest& http, Serving& serving) {
+Prepared tokenize(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     std::vector<int32_t> ids;
@@ -101,7 +97,7 @@ Prepared tokenize(const HttpRequest& http, Serving& serving) {
                           {"max_model_len", serving.n_context}});
 }
 
-Prepared detokenize(const HttpRequest& http, Serving& serving) {
+Prepared detokenize(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     const std::vector<int32_t> ids =
@@ -110,16 +106,16 @@ Prepared detokenize(const HttpRequest& http, Serving& serving) {
     return json_response({{"content", text}, {"prompt", text}});
 }
 
-Prepared apply_template(const HttpRequest& http, Serving& serving) {
+Prepared apply_template(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     check_model_name(request, serving);
     return json_response({{"prompt", render(read_chat(request, serving), serving)}});
 }
 
-Prepared models(const HttpRequest&, Serving& serving) {
+Prepared models(const HttpRequest&, ServedModel& serving) {
     Json data = Json::array();
-    for (const std::string& name : names_of(serving)) data.push_back(model_entry(serving, name));
+    for (const std::string& name : serving.names) data.push_back(model_entry(serving, name));
     const Json first = data.front()["id"];
     const Json last = data.back()["id"];
     return json_response({{"object", "list"},
@@ -129,16 +125,16 @@ Prepared models(const HttpRequest&, Serving& serving) {
                           {"last_id", last}});
 }
 
-Prepared model_of_name(const HttpRequest& http, Serving& serving) {
+Prepared model_of_name(const HttpRequest& http, ServedModel& serving) {
     const std::string name = decoded(http.path.substr(std::string("/v1/models/").size()));
-    const std::vector<std::string> names = names_of(serving);
+    const std::vector<std::string>& names = serving.names;
     if (std::find(names.begin(), names.end(), name) == names.end())
         throw ApiError{404, fmt::format("the model '{}' does not exist", name.substr(0, 200)), "model",
                        "model_not_found"};
     return json_response(model_entry(serving, name));
 }
 
-Prepared props(const HttpRequest&, Serving& serving) {
+Prepared props(const HttpRequest&, ServedModel& serving) {
     const Json nothing = Json::object();
     const SamplingFields defaults = read_sampling(Fields(nothing), serving, "stop");
     return json_response(
@@ -161,7 +157,7 @@ Prepared props(const HttpRequest&, Serving& serving) {
 }
 
 // As vLLM has it, for clients that tokenise by /tokenize.
-Prepared tokenizer_info(const HttpRequest&, Serving& serving) {
+Prepared tokenizer_info(const HttpRequest&, ServedModel& serving) {
     return json_response({{"bos_token", special_text(MINIM_TOKEN_BOS, serving)},
                           {"eos_token", special_text(MINIM_TOKEN_END, serving)},
                           {"pad_token", nullptr},
@@ -170,7 +166,7 @@ Prepared tokenizer_info(const HttpRequest&, Serving& serving) {
                           {"model_max_length", serving.n_context}});
 }
 
-Prepared no_embeddings(const HttpRequest&, Serving&) {
+Prepared no_embeddings(const HttpRequest&, ServedModel&) {
     throw ApiError{
         501,
         "embeddings and ranks of documents are not possible: the model was trained to generate text, "

@@ -7,23 +7,23 @@
 
 namespace server {
 
-Prepared chat_completions(const HttpRequest& request, Serving& serving);
-Prepared completions(const HttpRequest& request, Serving& serving);
-Prepared responses(const HttpRequest& request, Serving& serving);
-Prepared messages(const HttpRequest& request, Serving& serving);
-Prepared count_tokens(const HttpRequest& request, Serving& serving);
+Prepared chat_completions(const HttpRequest& request, ServedModel& serving);
+Prepared completions(const HttpRequest& request, ServedModel& serving);
+Prepared responses(const HttpRequest& request, ServedModel& serving);
+Prepared messages(const HttpRequest& request, ServedModel& serving);
+Prepared count_tokens(const HttpRequest& request, ServedModel& serving);
 
-Prepared llama_completion(const HttpRequest& request, Serving& serving);
-Prepared llama_infill(const HttpRequest& request, Serving& serving);
+Prepared llama_completion(const HttpRequest& request, ServedModel& serving);
+Prepared llama_infill(const HttpRequest& request, ServedModel& serving);
 
-Prepared tokenize(const HttpRequest& request, Serving& serving);
-Prepared detokenize(const HttpRequest& request, Serving& serving);
-Prepared apply_template(const HttpRequest& request, Serving& serving);
-Prepared models(const HttpRequest& request, Serving& serving);
-Prepared model_of_name(const HttpRequest& request, Serving& serving);
-Prepared props(const HttpRequest& request, Serving& serving);
-Prepared tokenizer_info(const HttpRequest& request, Serving& serving);
+Prepared tokenize(const HttpRequest& request, ServedModel& serving);
+Prepared detokenize(const HttpRequest& request, ServedModel& serving);
+Prepared apply_template(const HttpRequest& request, ServedModel& serving);
+Prepared models(const HttpRequest& request, ServedModel& serving);
+Prepared model_of_name(const HttpRequest& request, ServedModel& serving);
+Prepared props(const HttpRequest& request, ServedModel& serving);
+Prepared tokenizer_info(const HttpRequest& request, ServedModel& serving);
 // Always throws ApiError 501.
-Prepared no_embeddings(const HttpRequest& request, Serving& serving);
+Prepared no_embeddings(const HttpRequest& request, ServedModel& serving);
 
 }  // namespace server

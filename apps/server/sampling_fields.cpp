@@ -58,7 +58,7 @@ void read_dry(const Fields& request, SamplingFields& fields) {
     }
 }
 
-int32_t checked_id(int64_t id, const Fields& request, const Serving& serving) {
+int32_t checked_id(int64_t id, const Fields& request, const ServedModel& serving) {
     if (id < 0 || id >= serving.info.n_vocab)
         request.refuse("logit_bias", fmt::format("has token id {}; the vocabulary has ids from 0 to {}", id,
                                                  serving.info.n_vocab - 1));
@@ -79,7 +79,7 @@ float bias_of(const Json& value, const std::string& key, const Fields& request) 
 }
 
 // Reads llama.cpp's form: [[id, bias], ["text", bias]]. The bias of a text is that of each of its tokens.
-void read_bias_pairs(const Json& list, const Fields& request, const Serving& serving,
+void read_bias_pairs(const Json& list, const Fields& request, const ServedModel& serving,
                      SamplingFields& fields) {
     for (const Json& pair : list) {
         const bool is_pair = pair.is_array() && pair.size() == 2;
@@ -95,7 +95,7 @@ void read_bias_pairs(const Json& list, const Fields& request, const Serving& ser
     }
 }
 
-void read_logit_bias(const Fields& request, const Serving& serving, SamplingFields& fields) {
+void read_logit_bias(const Fields& request, const ServedModel& serving, SamplingFields& fields) {
     const Json* given = request.find("logit_bias");
     if (given != nullptr && given->is_array()) return read_bias_pairs(*given, request, serving, fields);
     const Json* map = request.object("logit_bias");
@@ -112,7 +112,7 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
 }
 
 // Reads a list of distinct token ids.
-std::vector<int32_t> read_id_set(const Fields& request, const char* name, const Serving& serving) {
+std::vector<int32_t> read_id_set(const Fields& request, const char* name, const ServedModel& serving) {
     const Json* list = request.array(name);
     if (list == nullptr) return {};
     if (list->size() > static_cast<size_t>(serving.info.n_vocab))
@@ -122,7 +122,7 @@ std::vector<int32_t> read_id_set(const Fields& request, const char* name, const 
 }
 
 // Forbids all tokens but the allowed ones.
-void read_allowed_ids(const Fields& request, const Serving& serving, SamplingFields& fields) {
+void read_allowed_ids(const Fields& request, const ServedModel& serving, SamplingFields& fields) {
     if (!request.has("allowed_token_ids")) return;
     const std::vector<int32_t> allowed = read_id_set(request, "allowed_token_ids", serving);
     if (allowed.empty()) request.refuse("allowed_token_ids", "is empty, so no answer is possible");
@@ -133,7 +133,7 @@ void read_allowed_ids(const Fields& request, const Serving& serving, SamplingFie
 }
 
 // Forbids words of one token, at the start of a text and after a space.
-void read_bad_words(const Fields& request, const Serving& serving, SamplingFields& fields) {
+void read_bad_words(const Fields& request, const ServedModel& serving, SamplingFields& fields) {
     constexpr size_t k_max_words = 1000;
     const Json* words = request.array("bad_words");
     if (words == nullptr) return;
@@ -202,7 +202,7 @@ void take_defaults(const SamplingDefaults& defaults, SamplingFields& fields, con
 }  // namespace
 
 std::vector<int32_t> read_ids(const Json& list, const Fields& request, const char* name,
-                              const char* not_an_id, const Serving& serving) {
+                              const char* not_an_id, const ServedModel& serving) {
     std::vector<int32_t> ids;
     ids.reserve(list.size());
     for (const Json& value : list) {
@@ -238,7 +238,7 @@ std::vector<std::string> read_stops(const Fields& request, const char* name) {
     return stops;
 }
 
-SamplingFields read_sampling(const Fields& request, const Serving& serving, const char* stop) {
+SamplingFields read_sampling(const Fields& request, const ServedModel& serving, const char* stop) {
     const SamplingDefaults& defaults = serving.sampling;
     SamplingFields fields;
     fields.temperature = request.number("temperature", 0, k_hottest).value_or(*defaults.temperature);

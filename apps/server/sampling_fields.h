@@ -56,7 +56,7 @@ inline constexpr size_t k_max_stops = 16;
 // Reads the fields that all routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias,
 // bad_words, allowed_token_ids, n, best_of, min_tokens, ignore_eos, skip_special_tokens, stop_token_ids,
 // include_stop_str_in_output, priority, speculative.n_max, and stop texts in the field `stop`.
-SamplingFields read_sampling(const Fields& request, const Serving& serving, const char* stop);
+SamplingFields read_sampling(const Fields& request, const ServedModel& serving, const char* stop);
 
 // Reads the most tokens of an answer from the first of these fields that is there; none: no limit. llama.cpp's n_predict may
 // be -1 or -2: no limit.
@@ -65,7 +65,7 @@ std::optional<int64_t> read_max_tokens(const Fields& request, std::initializer_l
 // Returns the token ids of a list in the field `name`. `not_an_id`: the message for another kind of value, with {} for the kind.
 inline constexpr const char* k_ids_only = "must have token ids only, not {}";
 std::vector<int32_t> read_ids(const Json& list, const Fields& request, const char* name,
-                              const char* not_an_id, const Serving& serving);
+                              const char* not_an_id, const ServedModel& serving);
 
 // Reads a text or a list of texts.
 std::vector<std::string> read_stops(const Fields& request, const char* name);

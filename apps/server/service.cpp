@@ -25,7 +25,7 @@ struct Route {
     const char* method;
     const char* path;  // a path that ends in / matches all paths below it
     ApiFamily family;
-    Prepared (*prepare)(const HttpRequest&, Serving&);
+    Prepared (*prepare)(const HttpRequest&, ServedModel&);
 };
 
 constexpr std::array k_routes = {
@@ -87,7 +87,7 @@ size_t n_workers() {
 }
 
 // Prepares a request on a worker's thread. Converts every failure to an answer.
-Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving& serving) {
+Prepared prepare_safely(const Route& route, const HttpRequest& request, ServedModel& serving) {
     try {
         return route.prepare(request, serving);
     } catch (const ApiError& error) {
@@ -106,13 +106,12 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving&
 
 }  // namespace
 
-Service::Service(EventLoop& loop, Serving& serving)
+Service::Service(EventLoop& loop, const Serving& serving, std::shared_ptr<ServedModel> served)
     : loop_(loop),
-      serving_(serving),
-      jobs_(loop, serving.engine, serving.n_slots, serving.options.n_queue),
-      metrics_(serving.name),
-      hosts_(serving.options.host, serving.options.cors_origin, !serving.options.api_keys.empty()),
-      http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
+      options_(serving.options),
+      served_(std::move(served)),
+      hosts_(options_.host, options_.cors_origin, !options_.api_keys.empty()),
+      http_(loop, options_.host, options_.port, limits_of(options_),
             [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }),
       workers_(n_workers()) {
     loop.every(std::chrono::milliseconds(100), [this] { tick(); });
@@ -141,7 +140,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                                    request.origin.substr(0, 100)),
                        "", "origin_not_allowed"});
     if (request.method == "OPTIONS") return answer_options(*exchange);
-    if (!is_open && !has_key(request, serving_.options.api_keys))
+    if (!is_open && !has_key(request, options_.api_keys))
         return refuse({401, "a valid API key is required", "", "invalid_api_key"});
     if (std::ranges::find(k_direct_paths, request.path) != k_direct_paths.end()) {
         if (request.method != "GET")
@@ -173,11 +172,11 @@ void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
     ++n_pending_;
     const auto client = exchange->client();
     workers_.post(
-        [this, exchange, client, route, arrived]() mutable {
+        [this, served = served_, exchange, client, route, arrived]() mutable {
             // Nothing is done for a client that is gone.
             auto prepared = std::make_shared<Prepared>(
                 client->is_gone ? Prepared(HttpResponse{})
-                                : prepare_safely(k_routes[route], exchange->request, serving_));
+                                : prepare_safely(k_routes[route], exchange->request, *served));
             exchange->request.body = {};
             // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
             loop_.post(
@@ -202,7 +201,7 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
             error_response({503, failure_, "", ""}, family_of(exchange->request.path), exchange->request.id));
         return finish(*exchange, path, arrived, "");
     }
-    const auto reply = std::make_shared<Reply>(Reply::Tools{serving_, jobs_, workers_, metrics_}, exchange,
+    const auto reply = std::make_shared<Reply>(Reply::Tools{served_, workers_}, exchange,
                                                std::move(std::get<Plan>(prepared)), arrived);
     replies_.insert(reply);
     reply->start([this, weak = std::weak_ptr(reply), exchange, path, arrived] {
@@ -214,7 +213,7 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepare
 
 void Service::finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
                      const std::string& details) {
-    ++metrics_.requests[{route, exchange.status()}];
+    ++served_->metrics->requests[{route, exchange.status()}];
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - arrived).count();
     write_note(fmt::format("{} {} {} {} status={} ms={:.0f}{}{}{}", exchange.request.client,
                            exchange.request.id, exchange.request.method, exchange.request.path.substr(0, 200),
@@ -228,7 +227,7 @@ void Service::answer_options(Exchange& exchange) {
     response.status = 204;
     const std::string methods = "GET, HEAD, POST, OPTIONS";
     response.headers = {{"Allow", methods}};
-    if (!serving_.options.cors_origin.empty()) {
+    if (!options_.cors_origin.empty()) {
         const std::string& asked = exchange.request.asked_headers;
         response.headers.emplace_back("Access-Control-Allow-Methods", methods);
         // "*" does not stand for Authorization.
@@ -239,14 +238,14 @@ void Service::answer_options(Exchange& exchange) {
             response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
     }
     exchange.respond(response);
-    ++metrics_.requests[{"options", 204}];
+    ++served_->metrics->requests[{"options", 204}];
 }
 
 // Answers routes that need the loop's own state.
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;
-    if (serving_.info.n_ranks > 1) look_for_lost_rank(Clock::now());
+    if (served_->info.n_ranks > 1) look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
         response.body = k_chat_page;
@@ -258,24 +257,25 @@ void Service::answer_directly(Exchange& exchange) {
             response = {503, "application/json", R"({"status":"shutting down"})", {}};
     } else if (path == "/slots") {
         Json slots = Json::array();
-        for (const auto& job : jobs_.slots()) {
-            slots.push_back(slot_json(slots.size(), serving_.n_context, job.get()));
+        for (const auto& job : served_->jobs.slots()) {
+            slots.push_back(slot_json(slots.size(), served_->n_context, job.get()));
         }
         response.body = to_text(slots);
     } else {
         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-        response.body = metrics_.text(serving_.options.metrics_prefix, jobs_, serving_.engine.state());
+        response.body =
+            served_->metrics->text(options_.metrics_prefix, served_->jobs, served_->engine.state());
     }
     exchange.respond(response);
 }
 
 void Service::tick() {
     const auto now = Clock::now();
-    const auto interval = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(serving_.options.ping_seconds));
+    const auto interval =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.ping_seconds));
     for (const auto& reply : replies_) reply->ping(now, interval);
-    if (serving_.info.n_ranks > 1) look_for_lost_rank(now);
-    if (serving_.info.n_processes > 1) look_for_progress(now);
+    if (served_->info.n_ranks > 1) look_for_lost_rank(now);
+    if (served_->info.n_processes > 1) look_for_progress(now);
     // After a failure it answers a little longer, and says so (look_for_lost_rank).
     const bool is_done = replies_.empty() && n_pending_ == 0 && http_.n_connections() == 0;
     if (is_draining_ && is_done && failure_.empty()) loop_.stop();
@@ -289,7 +289,7 @@ void Service::look_for_lost_rank(Clock::time_point now) {
         return;
     }
     try {
-        serving_.model.check();
+        served_->model.check();
     } catch (const minim::Exception& error) {
         end_by_failure(error.what());
     }
@@ -300,8 +300,8 @@ void Service::look_for_lost_rank(Clock::time_point now) {
 void Service::look_for_progress(Clock::time_point now) {
     constexpr std::chrono::milliseconds k_longest_drain{200};  // before the launcher's end
     constexpr std::chrono::milliseconds k_longest_pause{250};  // between steps of small models
-    const uint64_t n_steps = serving_.engine.state().n_steps;
-    const bool is_computing = jobs_.n_running() > 0;
+    const uint64_t n_steps = served_->engine.state().n_steps;
+    const bool is_computing = served_->jobs.n_running() > 0;
     if (n_steps != n_steps_ || !is_computing) {
         if (n_steps != n_steps_ && is_computing && n_steps_ > 0)
             longest_step_ = std::max(longest_step_, now - progressed_at_);
@@ -328,7 +328,7 @@ void Service::end_by_failure(const std::string& failure) {
 
 // `sender`: the process that has sent the signal.
 void Service::drain(pid_t sender) {
-    if (serving_.info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
+    if (served_->info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
         ended_by_launcher_ = Clock::now();
         write_note("shutting down: the launcher ends the processes of the model");
         if (is_draining_) return;

@@ -21,7 +21,7 @@ namespace server {
 
 class Service {
   public:
-    Service(EventLoop& loop, Serving& serving);
+    Service(EventLoop& loop, const Serving& serving, std::shared_ptr<ServedModel> served);
 
     uint16_t port() const { return http_.port(); }
     // Returns the error that has ended the server: a rank of the model is lost; empty: none.
@@ -47,9 +47,8 @@ class Service {
     void drain(pid_t sender);
 
     EventLoop& loop_;
-    Serving& serving_;
-    JobQueue jobs_;
-    Metrics metrics_;
+    const Options& options_;
+    const std::shared_ptr<ServedModel> served_;
     std::unordered_set<std::shared_ptr<Reply>> replies_;
     size_t n_pending_ = 0;  // requests that the workers have
     bool is_draining_ = false;

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "options/find_model.h"
+#include "memory_text.h"
 #include "options/open_model.h"
 #include "request_log.h"
 
@@ -31,18 +31,18 @@ int64_t slots_of(const Options& options) {
 }
 
 // Leaves room for the KV cache that open_engine() asks for. Without a usable device the server runs on the CPU, and says so.
-minim::Model open_model(const minim::Runtime& runtime, Options options) {
+minim::Model open_model(const minim::Runtime& runtime, Options options, const std::string& path,
+                        const minim::Cancel* cancel) {
     const bool is_given = options.kv_tokens > 0;
     program::Room room;
     room.n_context = is_given ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
     room.n_requests = is_given ? 1 : slots_of(options);
     options.n_ubatch = options.n_batch;
     options.allow_cpu = options.allow_cpu || options.devices.empty() || options.devices == "auto";
-    const std::string path = program::find_model(options.model);
     std::vector<std::string> notes;
     const minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
     for (const std::string& note : notes) write_note(note);
-    minim::Model opened(runtime, path, model);
+    minim::Model opened(runtime, path, model, cancel);
     if (opened.info().process == 0) return opened;
     // A launcher passes signals on to all processes. The one that leads ends the others once its requests have ended.
     for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
@@ -74,10 +74,10 @@ SamplingDefaults complete(const SamplingDefaults& given, const minim_recommended
     return defaults;
 }
 
-std::string model_name(const Options& options, const minim::Model& model) {
-    if (!options.names.empty()) return options.names.front();
+std::vector<std::string> names_of(const minim::Model& model, const std::vector<std::string>& given) {
+    if (!given.empty()) return given;
     const std::string name = model.info().name;
-    return name.empty() ? "minim" : name;
+    return {name.empty() ? "minim" : name};
 }
 
 // Sizes that the options do not give become what fits, which the library chooses (minim_engine_create).
@@ -117,12 +117,15 @@ size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
 
 }  // namespace
 
-Serving::Serving(const Options& o)
-    : options(o),
-      runtime(open_runtime(options)),
-      model(open_model(runtime, options)),
+Serving::Serving(const Options& o) : options(o), runtime(open_runtime(options)) {}
+
+ServedModel::ServedModel(Serving& shared, EventLoop& loop, const std::string& path,
+                         const std::vector<std::string>& given_names, const minim::Cancel* cancel)
+    : options(shared.options),
+      model(open_model(shared.runtime, options, path, cancel)),
       info(model.info()),
-      name(model_name(options, model)),
+      names(names_of(model, given_names)),
+      name(names.front()),
       started(now_in_seconds()),
       chat_template(options.chat_template.empty() ? metadata(model, "tokenizer.chat_template")
                                                   : options.chat_template),
@@ -133,6 +136,21 @@ Serving::Serving(const Options& o)
       n_context(static_cast<int64_t>(engine.state().max_context)),
       n_slots(static_cast<int64_t>(engine.state().n_requests)),
       turns(model),
-      constraints(model) {}
+      reasoning(shared.reasoning),
+      constraints(model),
+      jobs(loop, engine, static_cast<size_t>(n_slots), static_cast<size_t>(options.n_queue)) {}
+
+void log_sizes(const ServedModel& served) {
+    for (const minim_device_memory& device : served.model.memory())
+        write_note("memory: " + program::memory_text(device));
+    write_note(fmt::format("sizes: {}", served.engine.state().sizes));
+}
+
+void save_expert_profile(const ServedModel& served) {
+    const std::string& file = served.options.expert_profile;
+    const auto has_places = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
+    if (!file.empty() && std::ranges::any_of(served.model.expert_caches(), has_places))
+        served.model.save_expert_profile(file);
+}
 
 }  // namespace server

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by all routes: the model, facts about it, and the options.
+// What requests are served with: the things that all models share, and one open model with facts about it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "constraints.h"
+#include "job_queue.h"
+#include "metrics.h"
 #include "minim/minim.hpp"
 #include "options.h"
 #include "turn_memory.h"
@@ -15,16 +19,30 @@ namespace server {
 // The work of a process that follows another one, which serves, is done.
 struct FollowedToTheEnd {};
 
+// Shared by all models.
 struct Serving {
-    // Opens the model. Throws minim::Exception, or std::runtime_error. If several processes share the model, those that do not lead
-    // compute for the one that does until it closes the model; then FollowedToTheEnd is thrown.
     explicit Serving(const Options& o);
 
     const Options options;
     const minim::Runtime runtime;
+    ReasoningMemory reasoning;  // call ids are unique, whichever model has made them
+};
+
+// An open model and its engine.
+struct ServedModel {
+    // Opens the model at `path`. `given_names`: of the model in requests and answers; empty: the file's. Throws minim::Exception, or
+    // std::runtime_error. If several processes share the model, those that do not lead compute for the one that does until it closes
+    // the model; then FollowedToTheEnd is thrown.
+    ServedModel(Serving& shared, EventLoop& loop, const std::string& path,
+                const std::vector<std::string>& given_names, const minim::Cancel* cancel = nullptr);
+    ServedModel(const ServedModel&) = delete;
+    ServedModel& operator=(const ServedModel&) = delete;
+
+    const Options& options;
     const minim::Model model;
     const minim_model_info info;
-    const std::string name;                        // of the model in answers
+    const std::vector<std::string> names;          // at least one
+    const std::string name;                        // the first one, in answers
     const int64_t started;                         // seconds since 1970
     const std::string chat_template;               // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
@@ -36,8 +54,19 @@ struct Serving {
 
     // Used by the threads that prepare requests.
     TurnMemory turns;
-    ReasoningMemory reasoning;
+    ReasoningMemory& reasoning;
     Constraints constraints;
+
+    // Used by the loop's thread.
+    JobQueue jobs;
+    std::shared_ptr<Metrics>
+        metrics;  // set by the owner: counts outlive a model that is closed and opened again
 };
+
+// Writes the memory of each device and the sizes that were chosen to the log.
+void log_sizes(const ServedModel& served);
+
+// Saves what was learnt about experts to the file of --expert-profile, if there is one and experts are cached.
+void save_expert_profile(const ServedModel& served);
 
 }  // namespace server

@@ -15,7 +15,7 @@ namespace server {
 namespace {
 
 // Returns the variables for the template, including whether it adds a generation prompt.
-std::string kwargs_of(const Turn& turn, const Serving& serving) {
+std::string kwargs_of(const Turn& turn, const ServedModel& serving) {
     Json kwargs = Json::object();
     if (!serving.options.chat_kwargs.empty()) kwargs = Json::parse(serving.options.chat_kwargs);
     if (turn.kwargs.is_object()) kwargs.update(turn.kwargs);
@@ -93,7 +93,7 @@ bool has_reasoning(const Json& message) {
 }
 
 // Returns how the library renders the conversation.
-minim::ChatOptions chat_options(const Turn& turn, const Serving& serving) {
+minim::ChatOptions chat_options(const Turn& turn, const ServedModel& serving) {
     minim::ChatOptions options;
     options.tools = tools_of(turn);
     options.kwargs = kwargs_of(turn, serving);
@@ -109,7 +109,7 @@ void keep_end(std::vector<int32_t>& ids, int64_t n) {
 }
 
 // Returns a lower bound of the prompt's tokens, without rendering it: the texts that every template keeps, by the longest token.
-size_t least_tokens(const Turn& turn, const Serving& serving) {
+size_t least_tokens(const Turn& turn, const ServedModel& serving) {
     size_t n_bytes = 0;
     for (const Json& message : turn.messages) {
         const Json& content = message["content"];
@@ -121,7 +121,7 @@ size_t least_tokens(const Turn& turn, const Serving& serving) {
 
 // Returns a constraint that makes optional calls fit the tools. Returns null if it cannot be made: the request works without it.
 std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools, const Turn& turn,
-                                                        const ChatPrompt& prompt, Serving& serving) {
+                                                        const ChatPrompt& prompt, ServedModel& serving) {
     if (!serving.options.constrains_calls) return nullptr;
     try {
         return serving.constraints.of_tools(tools, "", !turn.parallel_calls,
@@ -151,7 +151,7 @@ std::string without_billing_header(const std::string& system) {
     return text == std::string::npos ? std::string() : kept.substr(text);
 }
 
-void add_message(Json message, Turn& turn, Serving& serving) {
+void add_message(Json message, Turn& turn, ServedModel& serving) {
     const std::string role = message["role"];
     if (role == "system") {
         const std::string text = without_billing_header(message["content"].get<std::string>());
@@ -174,7 +174,7 @@ void add_message(Json message, Turn& turn, Serving& serving) {
     turn.messages.push_back(std::move(message));
 }
 
-void check_length(size_t n_tokens, const Serving& serving, const char* field, ApiFamily family,
+void check_length(size_t n_tokens, const ServedModel& serving, const char* field, ApiFamily family,
                   bool is_bound) {
     if (n_tokens < static_cast<size_t>(serving.n_context)) return;
     // Clients look for these words, which are those of the two APIs.
@@ -189,7 +189,7 @@ void check_length(size_t n_tokens, const Serving& serving, const char* field, Ap
     throw ApiError{400, message, field, "context_length_exceeded"};
 }
 
-std::string render(const Turn& turn, const Serving& serving) {
+std::string render(const Turn& turn, const ServedModel& serving) {
     try {
         return serving.model.chat_render_with(to_text(turn.messages), chat_options(turn, serving)).str();
     } catch (const minim::Exception& error) {
@@ -204,7 +204,7 @@ void set_reasoning_budget(std::optional<int64_t> n_tokens, Turn& turn) {
     turn.reasoning_budget = n_tokens;
 }
 
-std::vector<int32_t> prompt_ids(const Turn& turn, Serving& serving) {
+std::vector<int32_t> prompt_ids(const Turn& turn, ServedModel& serving) {
     std::vector<int32_t> ids;
     try {
         const minim::Tokens rendered = serving.model.chat_tokenize_with(
@@ -218,7 +218,7 @@ std::vector<int32_t> prompt_ids(const Turn& turn, Serving& serving) {
 }
 
 std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
-                                                       Serving& serving) {
+                                                       ServedModel& serving) {
     if (rule.kind == TextRule::Kind::any) return nullptr;
     try {
         return serving.constraints.of_rule(rule, after_reasoning);
@@ -237,7 +237,7 @@ void read_common(const Fields& request, ToolForm form, Turn& turn) {
     if (turn.n_kept_tokens == 0) request.refuse("truncate_prompt_tokens", "must be at least 1, or -1");
 }
 
-ChatPrompt make_prompt(const Turn& turn, Serving& serving, ApiFamily family) {
+ChatPrompt make_prompt(const Turn& turn, ServedModel& serving, ApiFamily family) {
     ChatPrompt prompt;
     const std::string tools = tools_of(turn);
     prompt.format.reasoning = turn.reasoning.value_or(serving.options.reasoning);

@@ -45,9 +45,9 @@ struct ChatPrompt {
 };
 
 // Read the fields of a request that make its prompt and say what the answer may be: messages, tools, thinking, constraints.
-Turn read_chat(const Fields& request, Serving& serving);       // /v1/chat/completions
-Turn read_anthropic(const Fields& request, Serving& serving);  // /v1/messages
-Turn read_responses(const Fields& request, Serving& serving);  // /v1/responses
+Turn read_chat(const Fields& request, ServedModel& serving);       // /v1/chat/completions
+Turn read_anthropic(const Fields& request, ServedModel& serving);  // /v1/messages
+Turn read_responses(const Fields& request, ServedModel& serving);  // /v1/responses
 
 // Reads the fields that all three have: tools, their choice, thinking, and constraints. Messages come first: `tools` may be refused
 // for their sake.
@@ -57,31 +57,31 @@ void read_common(const Fields& request, ToolForm form, Turn& turn);
 // Adds a message: joins system messages into the first one, gives an assistant's message the reasoning that its client
 // dropped, and adds reminders after tool results to the last result. (As a message of the user they would look like a new
 // question, and the template leaves out the reasoning before one.)
-void add_message(Json message, Turn& turn, Serving& serving);
+void add_message(Json message, Turn& turn, ServedModel& serving);
 
 // Removes the text at the start of some clients' system prompts that changes with each request: it would defeat the
 // prefix cache.
 std::string without_billing_header(const std::string& system);
 
 // Returns the prompt as text.
-std::string render(const Turn& turn, const Serving& serving);
+std::string render(const Turn& turn, const ServedModel& serving);
 
 // Sets whether and how long the model thinks, from a number of tokens. Without a number, and with -1, the server's setting is
 // used.
 void set_reasoning_budget(std::optional<int64_t> n_tokens, Turn& turn);
 
 // Returns the token ids of the prompt, however many.
-std::vector<int32_t> prompt_ids(const Turn& turn, Serving& serving);
+std::vector<int32_t> prompt_ids(const Turn& turn, ServedModel& serving);
 
 // Makes the prompt. Throws ApiError 400, with both counts in the words of the API, if the prompt is too long for the context.
-ChatPrompt make_prompt(const Turn& turn, Serving& serving, ApiFamily family);
+ChatPrompt make_prompt(const Turn& turn, ServedModel& serving, ApiFamily family);
 
 // Throws ApiError 400 if a prompt of n_tokens tokens leaves no room for an answer. `is_bound`: the prompt has at least so many.
-void check_length(size_t n_tokens, const Serving& serving, const char* field, ApiFamily family,
+void check_length(size_t n_tokens, const ServedModel& serving, const char* field, ApiFamily family,
                   bool is_bound = false);
 
 // Returns the constraint of a rule; null for any text. Throws ApiError 400 that names the field.
 std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
-                                                       Serving& serving);
+                                                       ServedModel& serving);
 
 }  // namespace server

@@ -209,7 +209,9 @@ class Infill(Served):
         extra = [{"filename": f"{i}.py", "text": "x = 1\n" * 400} for i in range(4)]
         answer = self.server.ok("/infill", {"input_prefix": "a", "input_suffix": "b", "n_predict": 10, "input_extra": extra})
         self.assertEqual((answer["tokens_evaluated"], answer["tokens_predicted"] <= 10), (4096 - 10, True))
-        self.assertTrue(answer["prompt"].endswith("<fim_prefix>a<fim_suffix>b<fim_middle>"))
+        self.assertTrue(answer["prompt"].endswith("x = 1\n<file_sep><fim_prefix>a<fim_suffix>b<fim_middle>"))
+        long = self.server.ok("/infill", {"input_prefix": "a", "input_suffix": "b", "n_predict": 1, "input_extra": [{"text": "x = 1\n" * 9000}]})
+        self.assertEqual(long["tokens_evaluated"], 4096 - 1)
         status, _, refused = self.server.post("/infill", {"input_prefix": "x = 1\n" * 4000, "input_suffix": ""})
         self.assertEqual((status, refused["error"]["code"]), (400, "context_length_exceeded"))
 

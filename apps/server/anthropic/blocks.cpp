@@ -46,7 +46,7 @@ Speaker speaker_of_blocks(const Json& message) {
     return has_result ? Speaker::tool : Speaker::user;
 }
 
-void add_assistant_blocks(const Fields& message, const Json& blocks, Turn& turn, Serving& serving) {
+void add_assistant_blocks(const Fields& message, const Json& blocks, Turn& turn, ServedModel& serving) {
     Json result = {{"role", "assistant"}, {"content", ""}};
     Json calls = Json::array();
     std::string& text = result["content"].get_ref<std::string&>();
@@ -79,7 +79,7 @@ void add_assistant_blocks(const Fields& message, const Json& blocks, Turn& turn,
 }
 
 void add_user_blocks(const Fields& message, const Json& blocks, Unreadable unreadable, Turn& turn,
-                     Serving& serving) {
+                     ServedModel& serving) {
     std::string text;
     std::string reminders;
     bool has_text = false;

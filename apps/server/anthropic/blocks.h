@@ -11,11 +11,11 @@ namespace server {
 bool has_blocks(const Json& content);
 
 // Adds the message of an assistant: text, thoughts and calls. Blocks of tools that ran on a provider's servers are left out.
-void add_assistant_blocks(const Fields& message, const Json& blocks, Turn& turn, Serving& serving);
+void add_assistant_blocks(const Fields& message, const Json& blocks, Turn& turn, ServedModel& serving);
 
 // Adds the message of a user. Results of tools come before the text, as messages of their own.
 void add_user_blocks(const Fields& message, const Json& blocks, Unreadable unreadable, Turn& turn,
-                     Serving& serving);
+                     ServedModel& serving);
 
 // Returns whose turn a message is; a user's message with tool results is a tool's.
 Speaker speaker_of_blocks(const Json& message);

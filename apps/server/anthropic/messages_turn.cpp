@@ -22,7 +22,7 @@ void refuse_thread(const Fields& request) {
     throw error;
 }
 
-void read_messages(const Fields& request, Turn& turn, Serving& serving) {
+void read_messages(const Fields& request, Turn& turn, ServedModel& serving) {
     add_message(
         {{"role", "system"}, {"content", content_text(request, "system", "\n\n", Unreadable::refuse)}}, turn,
         serving);
@@ -53,7 +53,7 @@ void read_messages(const Fields& request, Turn& turn, Serving& serving) {
 
 }  // namespace
 
-Turn read_anthropic(const Fields& request, Serving& serving) {
+Turn read_anthropic(const Fields& request, ServedModel& serving) {
     refuse_thread(request);
     Turn turn;
     set_reasoning_budget(serving.options.reasoning_budget, turn);

@@ -8,7 +8,7 @@ namespace server {
 
 namespace {
 
-SamplingFields read_anthropic_sampling(const Fields& request, const Serving& serving) {
+SamplingFields read_anthropic_sampling(const Fields& request, const ServedModel& serving) {
     request.number("temperature", 0, 2);
     SamplingFields fields = read_sampling(request, serving, "stop_sequences");
     if (fields.n_choices != 1) request.refuse("n", "must be 1");
@@ -19,7 +19,7 @@ SamplingFields read_anthropic_sampling(const Fields& request, const Serving& ser
 
 }  // namespace
 
-Prepared messages(const HttpRequest& http, Serving& serving) {
+Prepared messages(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     ReplyForm form = read_form(request, serving, "msg_");
@@ -38,7 +38,7 @@ Prepared messages(const HttpRequest& http, Serving& serving) {
 }
 
 // Counts what a request has, also beyond the context: clients ask in order to know whether it fits.
-Prepared count_tokens(const HttpRequest& http, Serving& serving) {
+Prepared count_tokens(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     check_model_name(request, serving);

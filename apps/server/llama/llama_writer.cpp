@@ -59,7 +59,7 @@ Json selected(const Json& whole, std::span<const std::string> paths) {
     return some;
 }
 
-Usage usage_of(const minim_request_state& state) {
+Usage usage_of_state(const minim_request_state& state) {
     Usage usage;
     usage.n_prompt = state.n_prompt;
     usage.n_cached = state.n_cached;
@@ -88,7 +88,7 @@ std::string LlamaWriter::news(const News& news) {
                   {"tokens_predicted", n_sent_[news.choice]},
                   {"tokens_evaluated", form_.prompts[news.choice]->size()}};
     if (form_.has_timings && news.job != nullptr)
-        chunk["timings"] = timings_json(usage_of(news.job->state()));
+        chunk["timings"] = timings_json(usage_of_state(news.job->state()));
     if (form_.has_probabilities && !news.tokens.empty())
         chunk["completion_probabilities"] = probabilities(*model_, news.tokens);
     return "data: " + to_text(chunk) + "\n\n";
@@ -115,7 +115,7 @@ Json LlamaWriter::answer_json(size_t choice, const ReplyText& answer, bool is_st
                   {"stop_type", stop_type(answer)},
                   {"stopping_word", answer.stop_text},
                   {"tokens_cached", state.n_prompt + state.n_generated},
-                  {"timings", timings_json(usage_of(state))}};
+                  {"timings", timings_json(usage_of_state(state))}};
     if (form_.has_probabilities && !is_stream)
         whole["completion_probabilities"] = probabilities(*model_, answer.tokens);
     return selected(whole, form_.response_fields);

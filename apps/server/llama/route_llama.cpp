@@ -27,7 +27,7 @@ struct LlamaRequest {
 };
 
 // Reads all fields but the prompt's.
-LlamaRequest read_request(const Fields& request, const Serving& serving) {
+LlamaRequest read_request(const Fields& request, const ServedModel& serving) {
     LlamaRequest read;
     read.form = read_form(request, serving, "");
     read.fields = read_sampling(request, serving, "stop");
@@ -67,7 +67,7 @@ Json whole_settings(const SamplingFields& fields, const TextRule& rule) {
     return settings;
 }
 
-Plan plan_of(LlamaRequest read, std::vector<Prompt> prompts, Serving& serving) {
+Plan plan_of(LlamaRequest read, std::vector<Prompt> prompts, ServedModel& serving) {
     const auto constraint = constraint_of(read.rule, /*after_reasoning=*/false, serving);
     read.llama.settings = whole_settings(read.fields, read.rule);
     std::vector<std::shared_ptr<const Prompt>> whole;
@@ -83,7 +83,7 @@ Plan plan_of(LlamaRequest read, std::vector<Prompt> prompts, Serving& serving) {
 }
 
 // Reads `prompt`: a text, a list of ids, a list of ids and texts, or a list of such prompts.
-std::vector<Prompt> read_prompts_of_llama(const Fields& request, const Serving& serving) {
+std::vector<Prompt> read_prompts_of_llama(const Fields& request, const ServedModel& serving) {
     constexpr size_t k_max_prompts = 256;
     const Json* prompt = request.find("prompt");
     if (prompt == nullptr) request.refuse("prompt", "is required");
@@ -112,7 +112,7 @@ struct FillTokens {
     int32_t file;
 };
 
-FillTokens fill_tokens(const Serving& serving) {
+FillTokens fill_tokens(const ServedModel& serving) {
     const auto id_of = [&](const char* text) {
         const minim::Tokens ids = serving.model.tokenize(text);
         const bool is_token =
@@ -130,7 +130,7 @@ FillTokens fill_tokens(const Serving& serving) {
 }
 
 // Returns the tokens of `input_extra`: files of the repository, each with its name.
-Prompt extra_tokens(const Fields& request, const FillTokens& tokens, const Serving& serving) {
+Prompt extra_tokens(const Fields& request, const FillTokens& tokens, const ServedModel& serving) {
     const Json* files = request.array("input_extra");
     Prompt ids;
     if (files == nullptr) return ids;
@@ -140,7 +140,7 @@ Prompt extra_tokens(const Fields& request, const FillTokens& tokens, const Servi
         const std::string text = file.required_text("text");
         if (tokens.file >= 0) ids.push_back(tokens.file);
         const std::string head = tokens.file >= 0 ? name + "\n" : "\n\n--- " + name + " ---\n\n";
-        const Prompt some = tokens_of_text(head + text, "input_extra", serving, MINIM_SPECIALS_NONE);
+        const minim::Tokens some = serving.model.tokenize(head + text, MINIM_SPECIALS_NONE);
         ids.insert(ids.end(), some.begin(), some.end());
     }
     if (!ids.empty() && tokens.file >= 0) ids.push_back(tokens.file);
@@ -149,7 +149,7 @@ Prompt extra_tokens(const Fields& request, const FillTokens& tokens, const Servi
 
 }  // namespace
 
-Prepared llama_completion(const HttpRequest& http, Serving& serving) {
+Prepared llama_completion(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     LlamaRequest read = read_request(request, serving);
@@ -160,7 +160,7 @@ Prepared llama_completion(const HttpRequest& http, Serving& serving) {
 
 // The order of the tokens is that of the models from which these tokens come: prefix, suffix, and what is between them is
 // generated. Texts are never markup.
-Prepared llama_infill(const HttpRequest& http, Serving& serving) {
+Prepared llama_infill(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     const FillTokens tokens = fill_tokens(serving);

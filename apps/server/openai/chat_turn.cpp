@@ -104,7 +104,7 @@ Speaker speaker_of(const Json& message) {
 
 }  // namespace
 
-Turn read_chat(const Fields& request, Serving& serving) {
+Turn read_chat(const Fields& request, ServedModel& serving) {
     Turn turn;
     set_reasoning_budget(serving.options.reasoning_budget, turn);
     const Json& messages = request.required_array("messages");

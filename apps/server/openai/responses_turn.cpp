@@ -70,7 +70,7 @@ std::string output_text(const Fields& item) {
 // Joins the items of one turn of the assistant (thoughts, text, calls) into one message.
 class Turns {
   public:
-    Turns(Turn& turn, Serving& serving) : turn_(turn), serving_(serving) {}
+    Turns(Turn& turn, ServedModel& serving) : turn_(turn), serving_(serving) {}
 
     void add(const Fields& item, Unreadable unreadable) {
         const std::string type = item.text("type").value_or("message");
@@ -172,13 +172,13 @@ class Turns {
     }
 
     Turn& turn_;
-    Serving& serving_;
+    ServedModel& serving_;
     Json open_;                              // a message of the assistant, or null
     bool keeps_empty_ = false;               // the client sent a message, be it empty
     std::unordered_set<std::string> known_;  // ids of calls
 };
 
-void read_input(const Fields& request, Turn& turn, Serving& serving) {
+void read_input(const Fields& request, Turn& turn, ServedModel& serving) {
     if (const auto instructions = request.text("instructions"))
         add_message({{"role", "system"}, {"content", *instructions}}, turn, serving);
     const Json* input = request.find("input");
@@ -200,7 +200,7 @@ void read_input(const Fields& request, Turn& turn, Serving& serving) {
 
 }  // namespace
 
-Turn read_responses(const Fields& request, Serving& serving) {
+Turn read_responses(const Fields& request, ServedModel& serving) {
     Turn turn;
     set_reasoning_budget(serving.options.reasoning_budget, turn);
     read_input(request, turn, serving);

@@ -5,7 +5,7 @@
 
 namespace server {
 
-Prepared chat_completions(const HttpRequest& http, Serving& serving) {
+Prepared chat_completions(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     ReplyForm form = read_form(request, serving, "chatcmpl-");

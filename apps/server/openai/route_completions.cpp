@@ -17,18 +17,18 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 // Returns the tokens of a prompt. One that cannot fit is refused before the work, unless it is cut.
-Ids tokens_of(const std::string& text, const Fields& request, const Serving& serving) {
+Ids tokens_of(const std::string& text, const Fields& request, const ServedModel& serving) {
     if (!request.has("truncate_prompt_tokens")) return tokens_of_text(text, "prompt", serving);
     const minim::Tokens tokens = serving.model.tokenize(text);
     return {tokens.begin(), tokens.end()};
 }
 
-Ids ids_of(const Json& list, const Fields& request, const Serving& serving) {
+Ids ids_of(const Json& list, const Fields& request, const ServedModel& serving) {
     return read_ids(list, request, "prompt", "has {} among token ids", serving);
 }
 
 // Reads `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
-std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
+std::vector<Ids> read_prompts(const Fields& request, const ServedModel& serving) {
     constexpr size_t k_max_prompts = 256;
     const Json* prompt = request.find("prompt");
     if (prompt == nullptr) request.refuse("prompt", "is required");
@@ -49,7 +49,7 @@ std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
 }
 
 // Leaves the last tokens of the prompts, as `truncate_prompt_tokens` says; -1: as many as the context takes.
-void truncate(const Fields& request, const Serving& serving, std::vector<Ids>& prompts) {
+void truncate(const Fields& request, const ServedModel& serving, std::vector<Ids>& prompts) {
     const auto given = request.integer("truncate_prompt_tokens", -1, int64_t{1} << 40);
     if (!given) return;
     if (*given == 0) request.refuse("truncate_prompt_tokens", "must be at least 1, or -1");
@@ -71,7 +71,7 @@ std::optional<int64_t> read_prompt_logprobs(const Fields& request, const ReplyFo
 
 }  // namespace
 
-Prepared completions(const HttpRequest& http, Serving& serving) {
+Prepared completions(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     ReplyForm form = read_form(request, serving, "cmpl-");

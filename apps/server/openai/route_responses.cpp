@@ -35,7 +35,7 @@ Json echo_of(const Json& body) {
     return echo;
 }
 
-SamplingFields read_responses_sampling(const Fields& request, const Serving& serving) {
+SamplingFields read_responses_sampling(const Fields& request, const ServedModel& serving) {
     SamplingFields fields = read_sampling(request, serving, "stop");
     if (fields.n_choices != 1) request.refuse("n", "must be 1");
     fields.max_tokens = read_max_tokens(request, {"max_output_tokens"});
@@ -53,7 +53,7 @@ SamplingFields read_responses_sampling(const Fields& request, const Serving& ser
 
 }  // namespace
 
-Prepared responses(const HttpRequest& http, Serving& serving) {
+Prepared responses(const HttpRequest& http, ServedModel& serving) {
     const Json body = parse_body(http.body);
     const Fields request(body);
     ReplyForm form = read_form(request, serving, "resp_");

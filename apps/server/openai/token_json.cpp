@@ -22,7 +22,7 @@ std::string bytes_of(const minim::Model& model, int32_t id) {
 }
 
 // Returns a token's text. For one that is not whole UTF-8: "bytes:" and its bytes, so that different tokens have different names.
-std::string name_of(const minim::Model& model, int32_t id) {
+std::string token_name(const minim::Model& model, int32_t id) {
     const std::string bytes = bytes_of(model, id);
     if (Json::parse(to_text(Json(bytes))) == bytes) return bytes;
     std::string name = "bytes:";
@@ -75,7 +75,7 @@ Json completion_logprobs(const minim::Model& model, std::span<const Token> token
     Json tops = Json::array();
     Json offsets = Json::array();
     for (const Token& token : tokens) {
-        const std::string name = name_of(model, token.id);
+        const std::string name = token_name(model, token.id);
         texts.push_back(name);
         offsets.push_back(offset);
         offset += characters(token.text);
@@ -84,7 +84,7 @@ Json completion_logprobs(const minim::Model& model, std::span<const Token> token
         if (!token.has_logprob) continue;
         // Two tokens of the same text have one entry: that of the likelier.
         for (const auto& other : likeliest(token, n_top))
-            tops.back().emplace(name_of(model, other.id), finite(other.logprob));
+            tops.back().emplace(token_name(model, other.id), finite(other.logprob));
         tops.back().emplace(name, finite(token.logprob));
     }
     return {{"tokens", std::move(texts)},
