@@ -216,10 +216,11 @@ minim_status minim_request_next(minim_request* request, int64_t timeout_ms, mini
         required(request, "request").request->require_home();
         const Use use(*request);
         required(next, "next");
-        result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
+        result_to(token, "minim_token", minim_token{},
+                  k_first_token);  // checks the struct before a token is taken
         switch (request->request->take(request->event, deadline_after(timeout_ms))) {
             case engine::Request::Take::token:
-                result_to(token, "minim_token", token_view(request->event, request->top));
+                result_to(token, "minim_token", token_view(request->event, request->top), k_first_token);
                 *next = MINIM_NEXT_TOKEN;
                 break;
             case engine::Request::Take::ended:

@@ -82,9 +82,10 @@ minim_status minim_generate_next(minim_session* session, minim_token* token, int
         const SessionUse use(required(session, "session"));
         if (!session->generation) fail(Status::invalid, "no generation was begun in this session");
         required(has_token, "has_token");
-        result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
+        result_to(token, "minim_token", minim_token{},
+                  k_first_token);  // checks the struct before a token is taken
         const bool found = next(*session, token_of(cancel));
-        if (found) result_to(token, "minim_token", token_view(session->event, session->top));
+        if (found) result_to(token, "minim_token", token_view(session->event, session->top), k_first_token);
         *has_token = found ? 1 : 0;
     });
 }

@@ -2,12 +2,17 @@
 // Converts generated tokens and the state of an answer for callers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/answer.h"
 #include "minim/minim.h"
 
 namespace minim::capi {
+
+// The struct of callers that were compiled before prompt_rank was added ends here.
+inline constexpr uint32_t k_first_token = offsetof(minim_token, prompt_rank);
 
 // Returns a view of `event`, and of `top`, which it fills: both must outlive it. Does not allocate if `top` has room for
 // sampling::k_max_top_logprobs entries.
@@ -23,6 +28,7 @@ inline minim_token token_view(const engine::TokenEvent& event, std::vector<minim
     token.logprob = event.choice.logprob;
     token.n_top = static_cast<int32_t>(top.size());
     token.top = top.empty() ? nullptr : top.data();
+    token.prompt_rank = event.prompt_rank;
     return token;
 }
 
@@ -39,6 +45,9 @@ Result result_of(const engine::AnswerState& state) {
     result.seed = state.seed;
     result.stop_text = state.stop_text;
     result.n_reasoning = static_cast<uint64_t>(state.n_reasoning);
+    result.stop_logprob = state.stop_logprob;
+    result.n_drafted = static_cast<uint64_t>(state.n_drafted);
+    result.n_drafts_accepted = static_cast<uint64_t>(state.n_drafts_accepted);
     return result;
 }
 

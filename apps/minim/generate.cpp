@@ -108,12 +108,19 @@ void print_nodes(const minim::Runtime& runtime, const minim::Model& model) {
     }
 }
 
+// Returns a line about draft tokens, or "" if there were none.
+std::string draft_text(const minim_generate_result& result) {
+    if (result.n_drafted == 0) return "";
+    return fmt::format("drafts:     {} of {} tokens accepted\n", result.n_drafts_accepted, result.n_drafted);
+}
+
 void print_summary(const minim::Session& session, const minim_generate_result& result, double load_seconds) {
-    print_note(fmt::format(
-        "\nload:       {:.3f} s\nprompt:     {}\ngeneration: {}\n"
-        "finish:     {}, seed {}, context {} of {}\n",
-        load_seconds, rate(result.n_prompt, result.prompt_us), rate(result.n_generated, result.generate_us),
-        finish_text(result.finish), result.seed, session.token_count(), session.context_size()));
+    print_note(
+        fmt::format("\nload:       {:.3f} s\nprompt:     {}\ngeneration: {}\n{}"
+                    "finish:     {}, seed {}, context {} of {}\n",
+                    load_seconds, rate(result.n_prompt, result.prompt_us),
+                    rate(result.n_generated, result.generate_us), draft_text(result),
+                    finish_text(result.finish), result.seed, session.token_count(), session.context_size()));
 }
 
 // Returns the result so far, or nothing if the prompt was not completely evaluated.

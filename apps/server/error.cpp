@@ -20,7 +20,7 @@ const char* type_of(int status, ApiFamily family) {
         case 429:
             return "rate_limit_error";
         case 501:
-            return "not_supported_error";
+            return is_anthropic ? "invalid_request_error" : "not_supported_error";
         case 503:
             return is_anthropic ? "overloaded_error" : "service_unavailable_error";
         default:

@@ -6,6 +6,19 @@
 
 namespace server {
 
+namespace {
+
+// Changes the end of an answer of one token to that of none.
+void leave_answer_out(minim_request_state& state) {
+    const bool is_stopped = state.finish == MINIM_FINISH_STOPPED || state.finish == MINIM_FINISH_TIMEOUT;
+    if (!is_stopped) state.finish = MINIM_FINISH_LENGTH;
+    state.n_generated = state.n_reasoning = 0;
+    state.stop_token = state.stop_text = -1;
+    state.stop_logprob = 0;
+}
+
+}  // namespace
+
 JobQueue::JobQueue(EventLoop& loop, minim::Engine& engine, size_t n_slots, size_t n_queue)
     : loop_(loop),
       engine_(engine),
@@ -22,6 +35,7 @@ JobQueue::~JobQueue() {
 
 void JobQueue::submit(const std::shared_ptr<Job>& job) {
     job->jobs_ = this;
+    job->number_ = n_submitted_++;
     job->submitted_ = Job::Clock::now();
     const auto later = std::find_if(waiting_.begin(), waiting_.end(),
                                     [&](const auto& other) { return other->priority < job->priority; });
@@ -47,26 +61,29 @@ void JobQueue::start(const std::shared_ptr<Job>& job, int32_t slot) {
         const std::lock_guard lock(mutex_);
         conversations_[slot].is_running = true;
     }
-    JobEnd result;
-    if (job->wants_no_token) {
-        result.state.finish = MINIM_FINISH_LENGTH;
-        result.state.n_prompt = job->prompt->size();
-    } else {
-        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
-        params.timeout_ms = job->timeout_ms;
-        params.priority = job->priority;
-        params.notify = wake;
-        params.notify_user_data = job.get();
-        minim_error error = MINIM_ERROR_INIT;
-        minim_request* request = nullptr;
-        if (minim_engine_submit(engine_.get(), job->sampling.get(), job->prompt->data(), job->prompt->size(),
-                                &params, &request, &error) == MINIM_OK) {
-            job->request_.reset(request);
-            return;
-        }
-        result.error = error.message;
+    minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+    params.timeout_ms = job->timeout_ms;
+    params.priority = job->priority;
+    params.notify = wake;
+    params.notify_user_data = job.get();
+    minim_error error = MINIM_ERROR_INIT;
+    minim_request* request = nullptr;
+    if (minim_engine_submit(engine_.get(), job->sampling.get(), job->prompt->data(), job->prompt->size(),
+                            &params, &request, &error) == MINIM_OK) {
+        job->request_.reset(request);
+        return;
     }
+    JobEnd result;
+    result.error = error.message;
     loop_.post([this, job, result] { end(*job, result); });
+}
+
+minim_request_state Job::state() const {
+    const minim_request_state none = MINIM_REQUEST_STATE_INIT;
+    minim_request_state state = none;
+    minim_error ignored = MINIM_ERROR_INIT;
+    const bool is_known = request_ && minim_request_get_state(request_.get(), &state, &ignored) == MINIM_OK;
+    return is_known ? state : none;
 }
 
 // Called on any thread. Posts one task to the loop, even if a step of the engine wakes several jobs.
@@ -104,12 +121,14 @@ void JobQueue::take_tokens(Job& job) {
         minim_token token = MINIM_TOKEN_INIT;
         status = minim_request_next(job.request_.get(), 0, &token, &next, &error);
         if (status != MINIM_OK || next != MINIM_NEXT_TOKEN) break;
-        Token& added = tokens_.emplace_back();
+        if (token.prompt_rank == 0 && job.wants_no_token) continue;
+        Token& added = (token.prompt_rank > 0 ? job.prompt_tokens : tokens_).emplace_back();
         added.id = token.id;
-        job.generated_.push_back(token.id);
+        if (token.prompt_rank == 0) job.generated_.push_back(token.id);
         added.text.assign(token.text, token.text_length);
         added.logprob = token.logprob;
         added.top.assign(token.top, token.top + token.n_top);
+        added.prompt_rank = token.prompt_rank;
     }
     const auto kept = job.shared_from_this();  // its callbacks may cancel the job
     if (!tokens_.empty() && job.on_tokens) job.on_tokens(tokens_);
@@ -120,12 +139,14 @@ void JobQueue::take_tokens(Job& job) {
     if (minim_request_get_state(job.request_.get(), &result.state, &ignored) != MINIM_OK ||
         status != MINIM_OK)
         result.error = status != MINIM_OK ? error.message : ignored.message;
+    if (job.wants_no_token) leave_answer_out(result.state);
     end(job, result);
 }
 
 void JobQueue::end(Job& job, const JobEnd& result) {
     if (job.slot_ < 0) return;  // cancelled meanwhile
     JobEnd complete = result;
+    complete.slot = job.slot_;
     complete.waited_us =
         std::chrono::duration_cast<std::chrono::microseconds>(job.started_ - job.submitted_).count();
     const auto on_end = std::exchange(job.on_end, nullptr);

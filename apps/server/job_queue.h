@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "http/event_loop.h"
+#include "json.h"
 #include "minim/minim.hpp"
 
 namespace server {
@@ -25,13 +26,16 @@ struct Token {
     std::string text;  // "" while a character or a possible stop text is incomplete
     float logprob = 0;
     std::vector<minim_token_probability> top;
+    int32_t prompt_rank = 0;  // of a token of the prompt: 1 for the likeliest; 0: a generated token
+    bool has_logprob = true;  // false: the first token of a prompt
 };
 
 struct JobEnd {
     minim_request_state state = MINIM_REQUEST_STATE_INIT;  // finish, counts, times
     int64_t waited_us = 0;                                 // before a slot was free
-    std::string error;                                     // "" if the engine completed the answer
-    bool is_their_error = false;                           // what the request asks for is not possible
+    int32_t slot = -1;
+    std::string error;            // "" if the engine completed the answer
+    bool is_their_error = false;  // what the request asks for is not possible
 };
 
 class JobQueue;
@@ -41,13 +45,20 @@ class Job : public std::enable_shared_from_this<Job> {
   public:
     std::shared_ptr<const std::vector<int32_t>> prompt;
     minim::Sampling sampling;
-    bool wants_no_token = false;  // max_tokens 0
-    int64_t timeout_ms = 0;       // 0: none
-    int32_t priority = 0;         // higher ones start first
+    bool wants_no_token = false;  // max_tokens 0: the prompt is evaluated, and a token that is not reported
+    std::shared_ptr<const Json> settings;  // of sampling, for /slots
+    std::vector<Token>
+        prompt_tokens;  // after the first one, if their log-probabilities are asked for; complete before on_tokens
+    int64_t timeout_ms = 0;  // 0: none
+    int32_t priority = 0;    // higher ones start first
     std::function<void(std::span<const Token>)> on_tokens;
     std::function<void(const JobEnd&)> on_end;
 
     uint64_t n_generated() const noexcept { return generated_.size(); }
+    int32_t slot() const noexcept { return slot_; }      // -1: none
+    int64_t number() const noexcept { return number_; }  // in the order of submission
+    // Returns the counts and times so far; without a request, zeros.
+    minim_request_state state() const;
 
   private:
     friend class JobQueue;
@@ -57,6 +68,7 @@ class Job : public std::enable_shared_from_this<Job> {
     std::atomic<bool> is_woken_{false};
     int32_t slot_ = -1;
     std::vector<int32_t> generated_;
+    int64_t number_ = 0;
     Clock::time_point submitted_;
     Clock::time_point started_;
 };
@@ -100,6 +112,7 @@ class JobQueue {
         bool is_running = false;
     };
     size_t n_free_;
+    int64_t n_submitted_ = 0;
     std::vector<Token> tokens_;  // of the job whose turn it is
 
     std::mutex mutex_;  // protects woken_ and conversations_

@@ -105,6 +105,9 @@ std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
     write_count(prefix + "prompt_tokens_total", "Tokens of prompts", n_prompt);
     write_count(prefix + "prompt_tokens_cached_total", "Of them, found in the prefix cache", n_cached);
     write_count(prefix + "generation_tokens_total", "Tokens generated", n_generated);
+    write_count(prefix + "spec_decode_num_draft_tokens_total", "Draft tokens that were checked", n_drafted);
+    write_count(prefix + "spec_decode_num_accepted_tokens_total", "Of them, those that became text",
+                n_drafts_accepted);
     write_count(prefix + "requests_aborted_total", "Requests whose client went away", n_aborted);
     write_count(prefix + "requests_rejected_total", "Requests refused because the queue was full",
                 n_rejected);

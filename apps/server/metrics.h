@@ -51,6 +51,8 @@ struct Metrics {
     uint64_t n_prompt = 0;
     uint64_t n_cached = 0;
     uint64_t n_generated = 0;
+    uint64_t n_drafted = 0;
+    uint64_t n_drafts_accepted = 0;
     Histogram queue;  // seconds
     Histogram first_token;
     Histogram inter_token;

@@ -148,7 +148,7 @@ constexpr PeerField k_fields[] = {
     {"t_max_predict_ms", Type::integer, Effect::none, "", "use --timeout"},
     {"t_max_prompt_ms", Type::integer, Effect::none, "", "use --timeout"},
     // What else the answer has.
-    {"prompt_logprobs", Type::any, Effect::answer, k_false, "only generated tokens have log-probabilities"},
+    {"prompt_logprobs", Type::any, Effect::answer, k_false, "use /v1/completions"},
     {"logprobs", Type::any, Effect::answer, k_false, "use /v1/chat/completions"},
     {"top_logprobs", Type::any, Effect::answer, "[0]", "use logprobs"},
     {"n_probs", Type::integer, Effect::answer, "[0]", "here it is logprobs and top_logprobs"},

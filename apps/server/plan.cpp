@@ -7,12 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "llama/settings.h"
 #include "random_id.h"
 
 namespace server {
 
 Plan::Plan(Writer w, const ReplyForm& form, const SamplingFields& fields)
-    : writer(std::move(w)),
+    : settings(std::make_shared<const Json>(settings_json(fields))),
+      writer(std::move(w)),
       stops(fields.stops),
       stop_ids(fields.stop_ids),
       priority(fields.priority),

@@ -10,6 +10,7 @@
 #include "anthropic/messages_writer.h"
 #include "error.h"
 #include "http/http_message.h"
+#include "llama/llama_writer.h"
 #include "openai/chat_writer.h"
 #include "openai/completion_writer.h"
 #include "openai/responses_writer.h"
@@ -18,7 +19,7 @@
 
 namespace server {
 
-using Writer = std::variant<ChatWriter, CompletionWriter, MessagesWriter, ResponsesWriter>;
+using Writer = std::variant<ChatWriter, CompletionWriter, LlamaWriter, MessagesWriter, ResponsesWriter>;
 
 struct PlannedChoice {
     std::shared_ptr<const std::vector<int32_t>> prompt;
@@ -30,6 +31,7 @@ struct Plan {
     Plan(Writer w, const ReplyForm& form, const SamplingFields& fields);
 
     std::vector<PlannedChoice> answers;
+    std::shared_ptr<const Json> settings;  // of sampling
     OutputFormat format;
     Writer writer;
     ApiFamily family = ApiFamily::openai;

@@ -54,6 +54,7 @@ void Reply::start(std::function<void()> on_done) {
         job.prompt = plan_.answers[i].prompt;
         job.sampling = std::move(plan_.answers[i].sampling);
         job.wants_no_token = plan_.wants_no_token;
+        job.settings = plan_.settings;
         job.priority = plan_.priority;
         job.timeout_ms = tools_.serving->options.timeout_seconds * 1000;
         job.on_tokens = [self = shared_from_this(), i](std::span<const Token> tokens) {
@@ -71,6 +72,12 @@ void Reply::ping(Clock::time_point now, Clock::duration interval) {
     if (!plan_.is_stream || n_left_ == 0 || now - last_sent_ < interval) return;
     last_sent_ = now;
     exchange_->send(std::visit([](auto& writer) { return writer.ping(); }, plan_.writer));
+}
+
+// Moves the tokens of the prompt, which are complete by now, to the answer.
+void Reply::take_prompt(Choice& choice) {
+    std::vector<Token>& tokens = choice.job->prompt_tokens;
+    if (!tokens.empty()) choice.answer.prompt_tokens = std::exchange(tokens, {});
 }
 
 // Gives calls their ids, leaves out what the client does not want, and adds the rest to the answer.
@@ -107,6 +114,9 @@ void Reply::keep_tokens(Choice& choice, std::span<const Token> tokens, News& new
 
 void Reply::emit(News& news, size_t index) {
     news.choice = index;
+    news.prompt_tokens = choices_[index].answer.prompt_tokens;
+    if (!choices_[index].has_ended) news.job = choices_[index].job.get();
+    news.slot = news.job != nullptr ? news.job->slot() : choices_[index].answer.slot;
     take_deltas(choices_[index], news.deltas);
     if (news.deltas.empty() && news.tokens.empty()) return;
     const std::string events = std::visit([&](auto& writer) { return writer.news(news); }, plan_.writer);
@@ -126,6 +136,7 @@ void Reply::on_tokens(size_t index, std::span<const Token> tokens) {
         tools_.serving->metrics->inter_token.add(seconds(now - last_token_) / count, tokens.size());
     }
     last_token_ = now;
+    take_prompt(choices_[index]);
 
     // Log-probabilities are sent with the text of their own token, even if several tokens came at once.
     const size_t n_together = plan_.keeps_tokens ? 1 : tokens.size();
@@ -162,6 +173,9 @@ void Reply::on_end(size_t index, const JobEnd& end) {
     if (end.state.finish == MINIM_FINISH_STOPPED) return fail("the server is shutting down");
     const bool is_stop = end.state.finish == MINIM_FINISH_STOP_TEXT;
     ReplyText& answer = choice.answer;
+    take_prompt(choice);
+    answer.state = end.state;
+    answer.slot = end.slot;
     News news;
     if (!is_stop && !choice.pending.empty()) {
         news.tokens = std::exchange(choice.pending, {});
@@ -190,6 +204,8 @@ void Reply::on_end(size_t index, const JobEnd& end) {
         usage_.n_cached += end.state.n_cached;
     usage_.n_generated += end.state.n_generated;
     usage_.n_reasoning += end.state.n_reasoning;
+    usage_.n_drafted += end.state.n_drafted;
+    usage_.n_drafts_accepted += end.state.n_drafts_accepted;
     usage_.prompt_us = std::max(usage_.prompt_us, end.state.prompt_us);
     usage_.generate_us = std::max(usage_.generate_us, end.state.generate_us);
     // A turn without reasoning is not remembered: it would also replace turns whose reasoning the template leaves out.
@@ -231,6 +247,8 @@ void Reply::finish() {
     for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
     tools_.serving->metrics->n_prompt += usage_.n_prompt;
     tools_.serving->metrics->n_cached += usage_.n_cached;
+    tools_.serving->metrics->n_drafted += usage_.n_drafted;
+    tools_.serving->metrics->n_drafts_accepted += usage_.n_drafts_accepted;
     tools_.serving->metrics->whole.add(seconds(Clock::now() - arrived_));
     if (plan_.is_stream) {
         exchange_->send(std::visit([&](auto& writer) { return writer.end(answers, usage_); }, plan_.writer));

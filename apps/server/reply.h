@@ -52,6 +52,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
     void take_tokens(size_t index, std::span<const Token> tokens);
     void on_end(size_t index, const JobEnd& end);
     std::string stop_shown(const minim_request_state& state) const;
+    static void take_prompt(Choice& choice);
     void take_deltas(Choice& choice, std::vector<Delta>& deltas) const;
     void keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const;
     void emit(News& news, size_t index);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,13 @@ struct ReplyText {
     std::string reasoning;
     std::string content;
     std::vector<Call> calls;
-    std::vector<Token> tokens;      // if log-probabilities or ids were asked for
-    std::string finish_reason;      // stop, length, tool_calls
-    std::string stop_text;          // the stop text that ended the answer, or ""
-    bool last_call_is_cut = false;  // its arguments are not complete JSON: it must not be executed
+    std::vector<Token> tokens;         // if log-probabilities or ids were asked for
+    std::string finish_reason;         // stop, length, tool_calls
+    std::string stop_text;             // the stop text that ended the answer, or ""
+    bool last_call_is_cut = false;     // its arguments are not complete JSON: it must not be executed
+    std::vector<Token> prompt_tokens;  // after the first one, if their log-probabilities were asked for
+    minim_request_state state = MINIM_REQUEST_STATE_INIT;  // at the end
+    int32_t slot = -1;
 };
 
 // Token counts and times of all answers to a request together.
@@ -35,6 +39,8 @@ struct Usage {
     uint64_t n_reasoning = 0;
     uint64_t prompt_us = 0;
     uint64_t generate_us = 0;
+    uint64_t n_drafted = 0;
+    uint64_t n_drafts_accepted = 0;
 
     uint64_t n_total() const { return n_prompt + n_generated; }
 };
@@ -43,7 +49,10 @@ struct Usage {
 struct News {
     size_t choice = 0;
     std::vector<Delta> deltas;
-    std::vector<Token> tokens;  // if they were asked for
+    std::vector<Token> tokens;                  // if they were asked for
+    std::span<const Token> prompt_tokens = {};  // those of ReplyText
+    int32_t slot = -1;
+    const Job* job = nullptr;  // null after its end
 };
 
 // Options for the form of an answer that several APIs share.

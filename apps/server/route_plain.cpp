@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "llama/settings.h"
+#include "prompt_fields.h"
 #include "routes.h"
 
 namespace server {
@@ -49,6 +51,26 @@ Json model_entry(const ServedModel& serving, const std::string& name) {
               {"size", serving.info.weight_bytes}}}};
 }
 
+// Returns {"id", "piece"} of each token. A piece that is not whole UTF-8 is a list of bytes.
+Json pieces_of(const std::vector<int32_t>& ids, const ServedModel& serving) {
+    Json pieces = Json::array();
+    for (const int32_t id : ids) {
+        const std::string bytes = serving.model.token_text(id).str();
+        const bool is_text = Json::parse(to_text(Json(bytes))) == bytes;
+        Json numbers = Json::array();
+        for (const char byte : bytes) numbers.push_back(static_cast<unsigned char>(byte));
+        pieces.push_back({{"id", id}, {"piece", is_text ? Json(bytes) : std::move(numbers)}});
+    }
+    return pieces;
+}
+
+// Returns the text of the first token with one of these attributes (MINIM_TOKEN_*), or null.
+Json special_text(int32_t attributes, const ServedModel& serving) {
+    for (int32_t id = 0; id < serving.info.n_vocab; ++id)
+        if ((serving.model.token_attributes(id) & attributes) != 0) return serving.model.token_text(id).str();
+    return nullptr;
+}
+
 }  // namespace
 
 Prepared tokenize(const HttpRequest& http, ServedModel& serving) {
@@ -60,12 +82,19 @@ Prepared tokenize(const HttpRequest& http, ServedModel& serving) {
         ids = prompt_ids(read_chat(request, serving), serving);
     } else {
         const char* field = request.has("content") ? "content" : "prompt";
-        const bool parses_special = request.boolean("parse_special").value_or(true);
-        const minim::Tokens tokens = serving.model.tokenize(
-            request.required_text(field), parses_special ? MINIM_SPECIALS_EXACT : MINIM_SPECIALS_NONE);
-        ids.assign(tokens.begin(), tokens.end());
+        const int32_t specials =
+            request.boolean("parse_special").value_or(true) ? MINIM_SPECIALS_EXACT : MINIM_SPECIALS_NONE;
+        if (const Json* parts = request.find(field); parts != nullptr && parts->is_array()) {
+            ids = tokens_of_mixed(*parts, request, field, serving, specials);
+        } else {
+            const minim::Tokens tokens = serving.model.tokenize(request.required_text(field), specials);
+            ids.assign(tokens.begin(), tokens.end());
+        }
     }
-    return json_response({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", serving.n_context}});
+    const bool has_pieces = request.boolean("with_pieces").value_or(false);
+    return json_response({{"tokens", has_pieces ? pieces_of(ids, serving) : Json(ids)},
+                          {"count", ids.size()},
+                          {"max_model_len", serving.n_context}});
 }
 
 Prepared detokenize(const HttpRequest& http, ServedModel& serving) {
@@ -106,23 +135,43 @@ Prepared model_of_name(const HttpRequest& http, ServedModel& serving) {
 }
 
 Prepared props(const HttpRequest&, ServedModel& serving) {
-    const Json sampling = {{"temperature", *serving.sampling.temperature},
-                           {"top_p", *serving.sampling.top_p},
-                           {"top_k", *serving.sampling.top_k},
-                           {"min_p", *serving.sampling.min_p},
-                           {"repeat_penalty", *serving.sampling.repetition_penalty},
-                           {"repeat_last_n", serving.sampling.penalty_last_n}};
+    const Json nothing = Json::object();
+    const SamplingFields defaults = read_sampling(Fields(nothing), serving, "stop");
     return json_response(
         {{"total_slots", serving.n_slots},
+         {"model_path", serving.options.model},
          {"chat_template", serving.chat_template},
+         {"bos_token", special_text(MINIM_TOKEN_BOS, serving)},
+         {"eos_token", special_text(MINIM_TOKEN_END, serving)},
          {"default_generation_settings",
           {{"n_ctx", serving.n_context},
-           {"params", sampling},
+           {"params", settings_json(defaults)},
            {"recommended_by",
             *serving.recommended.source == '\0' ? Json() : Json(serving.recommended.source)}}},
          {"model_alias", serving.name},
          {"modalities", {{"vision", false}, {"audio", false}}},
+         {"endpoint_slots", true},
+         {"endpoint_props", false},
+         {"endpoint_metrics", true},
          {"build_info", minim_build_info()}});
+}
+
+// As vLLM has it, for clients that tokenise by /tokenize.
+Prepared tokenizer_info(const HttpRequest&, ServedModel& serving) {
+    return json_response({{"bos_token", special_text(MINIM_TOKEN_BOS, serving)},
+                          {"eos_token", special_text(MINIM_TOKEN_END, serving)},
+                          {"pad_token", nullptr},
+                          {"chat_template", serving.chat_template},
+                          {"vocab_size", serving.info.n_vocab},
+                          {"model_max_length", serving.n_context}});
+}
+
+Prepared no_embeddings(const HttpRequest&, ServedModel&) {
+    throw ApiError{
+        501,
+        "embeddings and ranks of documents are not possible: the model was trained to generate text, "
+        "and has no head for them",
+        "", "not_supported"};
 }
 
 }  // namespace server

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling_fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -13,6 +14,7 @@ namespace server {
 namespace {
 
 constexpr double k_hottest = 100;
+constexpr int64_t k_max_draft_tokens = 64;
 constexpr double k_largest_penalty = 1000;
 constexpr float k_never = -std::numeric_limits<float>::infinity();
 
@@ -56,7 +58,46 @@ void read_dry(const Fields& request, SamplingFields& fields) {
     }
 }
 
+int32_t checked_id(int64_t id, const Fields& request, const ServedModel& serving) {
+    if (id < 0 || id >= serving.info.n_vocab)
+        request.refuse("logit_bias", fmt::format("has token id {}; the vocabulary has ids from 0 to {}", id,
+                                                 serving.info.n_vocab - 1));
+    return static_cast<int32_t>(id);
+}
+
+// Returns a bias; false forbids a token, as llama.cpp has it. `key`: what it is for, in messages.
+float bias_of(const Json& value, const std::string& key, const Fields& request) {
+    if (value == false) return k_never;
+    if (!value.is_number())
+        request.refuse("logit_bias",
+                       fmt::format("must map ids to numbers; that of {} is {}", key, kind_of(value)));
+    const auto bias = value.get<double>();
+    if (!(bias >= -100 && bias <= 100))
+        request.refuse("logit_bias",
+                       fmt::format("of token {} is {}; it must be from -100 to 100", key, value.dump()));
+    return static_cast<float>(bias);
+}
+
+// Reads llama.cpp's form: [[id, bias], ["text", bias]]. The bias of a text is that of each of its tokens.
+void read_bias_pairs(const Json& list, const Fields& request, const ServedModel& serving,
+                     SamplingFields& fields) {
+    for (const Json& pair : list) {
+        const bool is_pair = pair.is_array() && pair.size() == 2;
+        if (!is_pair || !(pair[0].is_number_integer() || pair[0].is_string()))
+            request.refuse("logit_bias", "must have pairs of a token id or a text, and a bias");
+        const float bias = bias_of(pair[1], pair[0].dump().substr(0, 40), request);
+        if (pair[0].is_number_integer()) {
+            fields.logit_bias.emplace_back(checked_id(pair[0].get<int64_t>(), request, serving), bias);
+            continue;
+        }
+        for (const int32_t id : serving.model.tokenize(pair[0].get_ref<const std::string&>()))
+            fields.logit_bias.emplace_back(id, bias);
+    }
+}
+
 void read_logit_bias(const Fields& request, const ServedModel& serving, SamplingFields& fields) {
+    const Json* given = request.find("logit_bias");
+    if (given != nullptr && given->is_array()) return read_bias_pairs(*given, request, serving, fields);
     const Json* map = request.object("logit_bias");
     if (map == nullptr) return;
     for (const auto& [key, value] : map->items()) {
@@ -65,17 +106,8 @@ void read_logit_bias(const Fields& request, const ServedModel& serving, Sampling
         if (error != std::errc() || end != key.data() + key.size())
             request.refuse("logit_bias",
                            fmt::format("has the key '{}', which is not a token id", key.substr(0, 40)));
-        if (id < 0 || id >= serving.info.n_vocab)
-            request.refuse("logit_bias", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
-                                                     id, serving.info.n_vocab - 1));
-        if (!value.is_number())
-            request.refuse("logit_bias",
-                           fmt::format("must map ids to numbers; that of {} is {}", id, kind_of(value)));
-        const auto bias = value.get<double>();
-        if (!(bias >= -100 && bias <= 100))
-            request.refuse("logit_bias",
-                           fmt::format("of token {} is {}; it must be from -100 to 100", id, value.dump()));
-        fields.logit_bias.emplace_back(static_cast<int32_t>(id), static_cast<float>(bias));
+        const int32_t token = checked_id(id, request, serving);
+        fields.logit_bias.emplace_back(token, bias_of(value, key, request));
     }
 }
 
@@ -163,7 +195,7 @@ void take_defaults(const SamplingDefaults& defaults, SamplingFields& fields, con
     }
     if (defaults.seed && !request.has("seed")) fields.seed = static_cast<int64_t>(*defaults.seed);
     if (!request.has("ignore_eos")) fields.ignores_end = defaults.ignores_end;
-    fields.draft_tokens = defaults.draft_tokens;
+    if (!request.has("speculative.n_max")) fields.draft_tokens = defaults.draft_tokens;
     fields.usual_max_tokens = defaults.max_tokens;
 }
 
@@ -231,6 +263,8 @@ SamplingFields read_sampling(const Fields& request, const ServedModel& serving, 
     fields.shows_stop = request.boolean("include_stop_str_in_output").value_or(false) ||
                         request.boolean("no_stop_trim").value_or(false);
     fields.priority = read_priority(request);
+    const int64_t n_drafts = request.integer("speculative.n_max", 0, int64_t{1} << 31).value_or(0);
+    fields.draft_tokens = std::min(n_drafts, k_max_draft_tokens);
     read_logit_bias(request, serving, fields);
     read_allowed_ids(request, serving, fields);
     read_bad_words(request, serving, fields);
@@ -268,7 +302,10 @@ minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constra
         sampling.set("seed", static_cast<int64_t>(seed));
     }
     const int64_t max_tokens = fields.max_tokens.value_or(fields.usual_max_tokens);
-    if (max_tokens > 0) sampling.set("max_tokens", max_tokens);
+    const bool wants_no_token = fields.max_tokens == 0;  // an engine chooses at least one
+    if (max_tokens > 0 || wants_no_token) sampling.set("max_tokens", wants_no_token ? 1 : max_tokens);
+    if (fields.filters_first) sampling.set("filters_first", 1);
+    if (fields.n_prompt_logprobs >= 0) sampling.set("prompt_logprobs", fields.n_prompt_logprobs);
     if (fields.draft_tokens > 0) sampling.set("draft_tokens", fields.draft_tokens);
     if (fields.min_tokens > 0) sampling.set("min_tokens", fields.min_tokens);
     if (fields.ignores_end) sampling.set("ignore_end", 1);

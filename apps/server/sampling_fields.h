@@ -40,6 +40,9 @@ struct SamplingFields {
     std::vector<std::pair<int32_t, float>> logit_bias;
     bool has_logprobs = false;
     int64_t n_top_logprobs = 0;
+    int64_t n_prompt_logprobs =
+        -1;  // likeliest tokens beside each token of the prompt; -1: no log-probabilities of the prompt
+    bool filters_first = false;  // temperature comes after top_k, top_p and min_p
     int64_t n_choices = 1;
     int32_t priority = 0;  // higher ones start first
     int64_t draft_tokens = 0;
@@ -52,7 +55,7 @@ inline constexpr size_t k_max_stops = 16;
 
 // Reads the fields that all routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias,
 // bad_words, allowed_token_ids, n, best_of, min_tokens, ignore_eos, skip_special_tokens, stop_token_ids,
-// include_stop_str_in_output, priority, and stop texts in the field `stop`.
+// include_stop_str_in_output, priority, speculative.n_max, and stop texts in the field `stop`.
 SamplingFields read_sampling(const Fields& request, const ServedModel& serving, const char* stop);
 
 // Reads the most tokens of an answer from the first of these fields that is there; none: no limit. llama.cpp's n_predict may

@@ -13,6 +13,7 @@
 
 #include "chat_page.h"
 #include "http/path_prefix.h"
+#include "llama/slot.h"
 #include "notify.h"
 #include "routes.h"
 #include "state_metrics.h"
@@ -41,6 +42,14 @@ constexpr std::array k_routes = {
     Route{"GET", "/v1/models/", ApiFamily::openai, model_of_name},
     Route{"POST", "/slots/", ApiFamily::openai, slot_action},
     Route{"GET", "/props", ApiFamily::openai, props},
+    Route{"POST", "/completion", ApiFamily::openai, llama_completion},
+    Route{"POST", "/completions", ApiFamily::openai, llama_completion},
+    Route{"POST", "/infill", ApiFamily::openai, llama_infill},
+    Route{"GET", "/tokenizer_info", ApiFamily::openai, tokenizer_info},
+    Route{"POST", "/embedding", ApiFamily::openai, no_embeddings},
+    Route{"POST", "/v1/embeddings", ApiFamily::openai, no_embeddings},
+    Route{"POST", "/rerank", ApiFamily::openai, no_embeddings},
+    Route{"POST", "/v1/rerank", ApiFamily::openai, no_embeddings},
 };
 
 constexpr std::array<std::string_view, 6> k_direct_paths = {"/",      "/health", "/live",
@@ -55,10 +64,11 @@ constexpr std::chrono::seconds k_time_for_last_bytes{2};
 // Returns the path as this server has it: base addresses with "/v1" once too often or not at all have the same routes.
 std::string known_path(std::string path) {
     constexpr std::string_view k_version = "/v1";
-    constexpr std::array<std::string_view, 5> k_short = {"/chat/completions", "/models", "/responses",
-                                                         "/messages", "/messages/count_tokens"};
+    constexpr std::array<std::string_view, 6> k_short = {
+        "/chat/completions", "/models", "/responses", "/messages", "/messages/count_tokens", "/embeddings"};
     while (path.starts_with("/v1/v1/")) path.erase(0, k_version.size());
     if (path == "/v1/health") return "/health";
+    if (path == "/reranking" || path == "/v1/reranking") return "/rerank";
     if (std::ranges::find(k_short, path) != k_short.end()) path.insert(0, k_version);
     return path;
 }
@@ -279,10 +289,7 @@ void Service::answer_directly(Exchange& exchange) {
     } else if (path == "/slots") {
         Json slots = Json::array();
         for (const auto& job : served_->jobs.slots()) {
-            Json slot = {
-                {"id", slots.size()}, {"n_ctx", served_->n_context}, {"is_processing", job != nullptr}};
-            if (job) slot.update(Json{{"n_prompt", job->prompt->size()}, {"n_decoded", job->n_generated()}});
-            slots.push_back(std::move(slot));
+            slots.push_back(slot_json(slots.size(), served_->n_context, job.get()));
         }
         response.body = to_text(slots);
     } else {

@@ -240,9 +240,13 @@ typedef struct minim_token {
     float logprob;
     int32_t n_top; /* entries of `top`: option top_logprobs */
     const minim_token_probability* top;
+    /* 0: a generated token. Else, with the option prompt_logprobs, a token of the prompt, without its text:
+       its rank after the tokens before it, 1 for the likeliest. */
+    int32_t prompt_rank;
+    uint32_t reserved;
 } minim_token;
 #define MINIM_TOKEN_INIT \
-    { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL }
+    { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL, 0, 0 }
 
 /* Receives a token. Return 0 to continue, anything else to stop after this token (MINIM_FINISH_STOPPED,
  * unless the text ends with this token anyway). */
@@ -1436,9 +1440,13 @@ typedef struct minim_generate_result {
     int32_t stop_text;    /* index of the stop text that ended it, in the order they were added, or -1 */
     uint32_t reserved2;
     uint64_t n_reasoning; /* tokens generated between <think> and </think> */
+    float stop_logprob;   /* log-probability of stop_token; 0 unless the option logprobs is set */
+    uint32_t reserved3;
+    uint64_t n_drafted;         /* draft tokens that were checked: option draft_tokens */
+    uint64_t n_drafts_accepted; /* those of them that became tokens of the text */
 } minim_generate_result;
 #define MINIM_GENERATE_RESULT_INIT \
-    { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Generate with one token for each call: begin, then next until *has_token is 0. begin, eval, truncate and
@@ -1607,8 +1615,10 @@ typedef struct minim_request_params {
     { sizeof(minim_request_params), 0, 0, 0, 0, NULL, NULL }
 
 /*
- * Submits a prompt and returns at once. `sampling` (copied) and `params` may be NULL. Errors: INVALID (an
- * empty prompt, an id or option out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
+ * Submits a prompt and returns at once. `sampling` (copied) and `params` may be NULL. With the option
+ * prompt_logprobs, minim_request_next first returns the tokens of the prompt after the first one, with their
+ * log-probabilities; such a prompt is evaluated whole, without cached prefixes. Errors: INVALID (an empty
+ * prompt, an id or option out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine,
                                                             const minim_sampling* sampling,
@@ -1660,9 +1670,13 @@ typedef struct minim_request_state {
     uint32_t reserved2;
     uint64_t n_reasoning;   /* tokens generated between <think> and </think> */
     uint64_t n_prompt_done; /* tokens of the prompt that are evaluated or were cached */
+    float stop_logprob;     /* as in minim_generate_result, like the next two */
+    uint32_t reserved3;
+    uint64_t n_drafted;
+    uint64_t n_drafts_accepted;
 } minim_request_state;
 #define MINIM_REQUEST_STATE_INIT \
-    { sizeof(minim_request_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_request_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
                                                                 minim_request_state* out, minim_error* err);

@@ -123,6 +123,7 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
     const int32_t token = choice.token;
     if (ends_text(token)) {
         end_token_ = token;
+        end_logprob_ = choice.logprob;
         finish(Finish::end);
         return std::nullopt;
     }
@@ -176,6 +177,7 @@ void Answer::stop() noexcept {
     ready_.clear();
     end_ = Finish::stopped;
     end_token_ = -1;
+    end_logprob_ = 0.0F;
 }
 
 std::optional<TokenEvent> Answer::take_event() {
@@ -201,7 +203,7 @@ void Answer::release_settled() {
 void Answer::release_front() {
     const uint64_t wanted = waiting_.front().text_end - given_bytes_;
     const int64_t size = std::min<uint64_t>(wanted, settled_text_.size());
-    ready_.push_back({std::move(waiting_.front().choice), settled_text_.substr(0, size)});
+    ready_.push_back({.choice = std::move(waiting_.front().choice), .text = settled_text_.substr(0, size)});
     waiting_.pop_front();
     settled_text_.erase(0, size);
     given_bytes_ += size;

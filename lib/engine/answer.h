@@ -37,6 +37,8 @@ struct GenerateParams {
     int64_t max_reasoning = 0;           // the maximum number of tokens of reasoning; 0: no limit
     int64_t n_loop = 0;                  // end after this many tokens of repetition; 0: never
     int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
+    // Likeliest tokens to report with the log-probability of each prompt token; -1: report none. Only for requests.
+    int64_t n_prompt_logprobs = -1;
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
     std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  // texts that end repetitions
@@ -68,6 +70,9 @@ struct AnswerState {
     int64_t prompt_us = 0;      // until the first token
     int64_t generate_us = 0;    // from the first token to the last one
     uint64_t seed = 0;
+    float stop_logprob = 0.0F;      // of stop_token; 0 unless log-probabilities are asked for
+    int64_t n_drafted = 0;          // draft tokens that were checked
+    int64_t n_drafts_accepted = 0;  // those of them that became tokens of the text
     // Fields of a request to an engine:
     int64_t n_cached = 0;     // tokens of the prompt that the prefix cache had
     int64_t n_preempted = 0;  // how often it was preempted because memory was short
@@ -79,6 +84,8 @@ struct AnswerState {
 struct TokenEvent {
     sampling::Choice choice;
     std::string text;
+    int32_t prompt_rank =
+        0;  // 0: a generated token; else one of the prompt, and its rank: 1 for the likeliest
 };
 
 // A row of logits: its top-k, if it was requested, and a function that returns the whole row.
@@ -122,12 +129,20 @@ class Answer {
     // Returns how the answer ended; none until the last token has been reported.
     Finish reported_finish() const noexcept { return ready_.empty() ? end_ : Finish::none; }
     int32_t end_token() const noexcept { return end_token_; }  // or -1
+    float end_logprob() const noexcept { return end_logprob_; }
     int32_t stop_text() const noexcept { return stops_.matched_index(); }
     int64_t n_reasoning() const noexcept { return reasoning_.n_tokens(); }
     int64_t n_chosen() const noexcept { return n_chosen_; }
     int64_t n_reported() const noexcept { return n_reported_; }
     uint64_t seed() const noexcept { return sampler_.params().seed; }
+    int64_t n_drafted() const noexcept { return n_drafted_; }
+    int64_t n_drafts_accepted() const noexcept { return n_drafts_accepted_; }
     Drafter& drafter() noexcept { return drafter_; }  // of draft tokens, if the parameters ask for some
+    // Counts a checked draft.
+    void count_draft(int64_t n_drafted, int64_t n_accepted) noexcept {
+        n_drafted_ += n_drafted;
+        n_drafts_accepted_ += n_accepted;
+    }
 
   private:
     bool may_end() const { return n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end()); }
@@ -163,8 +178,11 @@ class Answer {
     uint64_t given_bytes_ = 0;    // bytes of it that were given to tokens
     Finish end_ = Finish::none;
     int32_t end_token_ = -1;
+    float end_logprob_ = 0.0F;
     int64_t n_chosen_ = 0;
     int64_t n_reported_ = 0;
+    int64_t n_drafted_ = 0;
+    int64_t n_drafts_accepted_ = 0;
 };
 
 }  // namespace minim::engine

@@ -363,6 +363,8 @@ void Engine::make_step() {
     planner_.keep_prompts();
     for (const auto& work : lists_.running) {
         if (work->sequence.n_rows == 0) continue;
+        if (work->is_scoring()) score_prompt(*work);
+        if (work->ended) continue;
         if (work->sequence.logits_row) {
             choose(*work);
         } else {
@@ -446,6 +448,34 @@ void Engine::report_progress(Work& work) {
     work.request->report(no_events, work.state);
 }
 
+// Reports the log-probabilities of the prompt tokens that follow those of the step. Leaves the last row of logits to choose() if the
+// prompt ends there.
+void Engine::score_prompt(Work& work) {
+    Sequence& sequence = work.sequence;
+    if (!sequence.logits_row) return;
+    try {
+        const auto n_top = static_cast<int32_t>(work.request->params().generate.n_prompt_logprobs);
+        const int64_t end = std::min(sequence.n_evaluated, work.state.n_prompt - 1);
+        int64_t row = *sequence.logits_row;
+        std::vector<TokenEvent> events;
+        for (; work.n_scored < end; ++work.n_scored, ++row) {
+            const std::span<const float> logits = scheduler_.logits(row);
+            const sampling::LogNormaliser normaliser = sampling::log_normaliser(logits);
+            TokenEvent& event = events.emplace_back();
+            event.choice.token = sequence.tokens[work.n_scored + 1];
+            event.choice.logprob = normaliser.logprob(logits[event.choice.token]);
+            event.choice.top = sampling::top_logprobs(logits, normaliser, n_top);
+            event.prompt_rank = sampling::rank_of(logits, event.choice.token);
+        }
+        sequence.logits_row.reset();
+        if (sequence.n_due() == 0) sequence.logits_row = row;
+        work.state.n_prompt_done = sequence.n_evaluated;
+        work.request->report(events, work.state);
+    } catch (...) {
+        end(work, Finish::stopped, current_error());
+    }
+}
+
 void Engine::choose(Work& work) {
     work.state.n_prompt_done = work.state.n_prompt;
     const Clock::time_point now = Clock::now();
@@ -462,6 +492,8 @@ void Engine::choose(Work& work) {
         while (auto event = work.answer->take_event()) events.push_back(std::move(*event));
         work.state.n_generated = work.answer->n_reported();
         work.state.n_reasoning = work.answer->n_reasoning();
+        work.state.n_drafted = work.answer->n_drafted();
+        work.state.n_drafts_accepted = work.answer->n_drafts_accepted();
         work.request->report(events, work.state);
     } catch (...) {
         return end(work, Finish::stopped, current_error());
@@ -473,7 +505,10 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     if (work.ended) return;
     work.ended = true;
     work.state.finish = why;
-    if (why == Finish::end) work.state.stop_token = work.answer->end_token();
+    if (why == Finish::end) {
+        work.state.stop_token = work.answer->end_token();
+        work.state.stop_logprob = work.answer->end_logprob();
+    }
     if (why == Finish::stop_text) work.state.stop_text = work.answer->stop_text();
     if (!error) planner_.keep_prefix(work, work.sequence.n_evaluated);
     if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages

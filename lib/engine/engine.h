@@ -109,6 +109,7 @@ class Engine {
     bool look_at_requests() noexcept;
     void end_unwanted(const Work* spared);
     void report_progress(Work& work);
+    void score_prompt(Work& work);
     void choose(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     bool has_run_out(const Work& work) const;

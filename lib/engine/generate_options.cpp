@@ -105,6 +105,11 @@ constexpr GenerateOption k_options[] = {
                 p.sampling.n_top_logprobs = static_cast<int32_t>(v);
                 p.sampling.logprobs = p.sampling.logprobs || v > 0;
             }),
+    integer(
+        "prompt_logprobs", -1, sampling::k_max_top_logprobs, -1,
+        "only for requests: report each prompt token but the first with its log-probability and this many "
+        "likeliest tokens; -1: no",
+        [](P& p, int64_t v) { p.n_prompt_logprobs = v; }),
 };
 
 const GenerateOption& find(std::string_view name) {

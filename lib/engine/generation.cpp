@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/generation.h"
 
+#include "base/error.h"
+
 namespace minim::engine {
 
 using Clock = std::chrono::steady_clock;
@@ -8,6 +10,11 @@ using Clock = std::chrono::steady_clock;
 Generation::Generation(Session& session, const GenerateParams& params, std::span<const int32_t> prompt,
                        const CancelToken* cancel)
     : session_(session), answer_(session.model().text(), params) {
+    if (params.n_prompt_logprobs >= 0)
+        fail(Status::invalid,
+             "option prompt_logprobs is {}: it is for requests to an engine; evaluate the prompt with all "
+             "logits instead (minim_session_eval)",
+             params.n_prompt_logprobs);
     state_.seed = answer_.seed();
     state_.n_prompt = static_cast<int64_t>(prompt.size());
     session.reserve_drafts(params.n_draft);
@@ -51,9 +58,12 @@ std::optional<TokenEvent> Generation::next(const CancelToken* cancel) {
         state_.generate_us = microseconds(Clock::now() - first_token_at_);
     }
     state_.n_reasoning = answer_.n_reasoning();
+    state_.n_drafted = answer_.n_drafted();
+    state_.n_drafts_accepted = answer_.n_drafts_accepted();
     state_.finish = answer_.reported_finish();
     if (state_.finish == Finish::none) return event;
     state_.stop_token = answer_.end_token();
+    state_.stop_logprob = answer_.end_logprob();
     state_.stop_text = answer_.stop_text();
     return event;
 }

@@ -42,9 +42,18 @@ struct Work {
     Sequence sequence;             // its tokens: the prompt and what was chosen
     bool ended = false;
     RequestState state;
+    int64_t n_scored =
+        0;  // tokens after which the log-probability of the next prompt token has been reported
 
     // True once its prompt is read: it has chosen a token, perhaps before it was preempted.
     bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }
+    // True while log-probabilities of the prompt are still to be computed.
+    bool is_scoring() const {
+        return request->params().generate.n_prompt_logprobs >= 0 && n_scored < state.n_prompt - 1;
+    }
+    // Returns the number of leading tokens whose KV cache may come from other texts. The last token is evaluated for its logits,
+    // and so are those whose successor's log-probability is asked for.
+    int64_t n_shareable() const { return is_scoring() ? n_scored : sequence.n_tokens() - 1; }
     int32_t priority() const { return request->params().priority; }
     bool goes_before(const Work& other) const {
         return priority() != other.priority() ? priority() > other.priority() : order < other.order;

@@ -56,6 +56,7 @@ void Scheduler::add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_want
 void Scheduler::add(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
     sequence.n_rows = n_rows;
     sequence.logits_row.reset();
+    const int64_t n_logits_before = n_logits_planned_;
     planned_.push_back(&sequence);
     const auto add_row = [&](int32_t token, int64_t position) {
         const bool is_wanted = position >= first_wanted;
@@ -67,6 +68,7 @@ void Scheduler::add(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
     for (int64_t i = sequence.n_evaluated; i < end; ++i) add_row(sequence.tokens[i], i);
     for (size_t i = 0; i < sequence.draft.size(); ++i)
         add_row(sequence.draft[i], end + static_cast<int64_t>(i));
+    sequence.n_logits_rows = n_logits_planned_ - n_logits_before;
 }
 
 // Requests top-k of each row from the device, if that is enough to choose from.
@@ -76,7 +78,10 @@ void Scheduler::ask_for_tops() {
     for (const Sequence* sequence : planned_) {
         if (!sequence->logits_row) continue;
         if (sequence->answer == nullptr) return;
-        queries_.insert(queries_.end(), sequence->draft.size() + 1, sequence->answer->query(sequence->draft));
+        // The rows of a prompt whose log-probabilities are asked for come whole.
+        const bool is_answer = sequence->n_logits_rows == std::ssize(sequence->draft) + 1;
+        queries_.insert(queries_.end(), sequence->n_logits_rows,
+                        is_answer ? sequence->answer->query(sequence->draft) : TopKQuery{});
     }
     const auto is_row = [](const TopKQuery& query) { return query.n_candidates == 0; };
     if (std::ranges::all_of(queries_, is_row)) queries_.clear();
@@ -108,17 +113,21 @@ void Scheduler::choose(Sequence& sequence) {
     const std::vector<int32_t> draft = std::exchange(sequence.draft, {});
     const bool is_step = std::exchange(sequence.n_rows, 0) == 1;  // and not the end of a prompt
     const int64_t n_before = answer.n_chosen();
-    for (size_t n_right = 0; !answer.has_ended(); ++n_right) {
+    int64_t n_right = 0;
+    while (!answer.has_ended()) {
         const auto token = answer.choose(logits_of(*sequence.logits_row, answer));
         if (!token) break;
         sequence.tokens.push_back(*token);
-        if (answer.has_ended() || n_right == draft.size() || *token != draft[n_right]) break;
+        if (n_right == std::ssize(draft) || *token != draft[n_right]) break;
+        ++n_right;
+        if (answer.has_ended()) break;
         ++sequence.n_evaluated;
         ++*sequence.logits_row;
     }
     // The top-k suits only this answer: another answer would need another top-k of the row.
     Place& place = places_[*sequence.logits_row];
     if (place == Place::with_top) place = Place::device;
+    answer.count_draft(std::ssize(draft), n_right);
     // The cost of the tokens: the share of the step that the answer's rows take.
     const double seconds = seconds_a_row_ * static_cast<double>(draft.size() + 1);
     if (is_step) answer.drafter().learn(std::ssize(draft), answer.n_chosen() - n_before, seconds);

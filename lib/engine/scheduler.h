@@ -31,7 +31,8 @@ struct Sequence {
     // The last step that was planned for it.
     int64_t n_rows = 0;                 // tokens evaluated, without the draft
     std::vector<int32_t> draft;         // draft tokens, evaluated after the last token
-    std::optional<int64_t> logits_row;  // row of the logits after token n_evaluated - 1
+    std::optional<int64_t> logits_row;  // row of the logits after the first token that wants them
+    int64_t n_logits_rows = 0;          // rows of logits, one after another
 
     int64_t n_tokens() const noexcept { return std::ssize(tokens); }
     int64_t n_due() const noexcept { return n_tokens() - n_evaluated; }
@@ -48,6 +49,7 @@ class Scheduler {
     int64_t n_rows() const noexcept { return space_.n_rows(); }
     int64_t n_logits_rows() const noexcept { return std::ssize(places_); }
     int64_t n_planned() const noexcept { return std::ssize(rows_); }
+    int64_t n_logits_planned() const noexcept { return n_logits_planned_; }
 
     // Keeps the logits of at least n rows from now on. Throws out_of_memory.
     void reserve_logits(int64_t n);
@@ -67,8 +69,8 @@ class Scheduler {
     // logits(). Throws as ForwardPass::step, and format for written logits that are not finite; the sequences are then unchanged.
     void run(const CancelToken* cancel, float* logits = nullptr);
 
-    // Lets the answer of a sequence choose the token after its logits_row, and a further token after each draft token
-    // that it agrees with. Throws as Answer::choose.
+    // Lets the answer of a sequence choose the token after its logits_row, which must be that of its last token, and a further
+    // token after each draft token that it agrees with. Throws as Answer::choose.
     void choose(Sequence& sequence);
 
     // Return a row of logits, [n_vocab], copied from the device first if necessary; and a row to store known logits in. logits()

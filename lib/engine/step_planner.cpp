@@ -18,6 +18,8 @@ namespace {
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
 // The longest time for copies of pages to and from host memory between two steps, if it suffices for one page.
 constexpr auto k_copy_time = std::chrono::milliseconds(20);
+constexpr int64_t k_scored_rows =
+    128;  // rows of logits for log-probabilities of prompts, beside one for each request
 constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 }  // namespace
@@ -56,8 +58,7 @@ void StepPlanner::admit() {
 // left for each running request, or one would be preempted at once.
 StepPlanner::Start StepPlanner::start(Work& work) {
     Sequence& sequence = work.sequence;
-    const auto known =
-        std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
+    const auto known = std::span(sequence.tokens).first(work.n_shareable());
     sequence.kv.emplace(kv::Sequence::unreserved(pool_, params_.n_context));
     sequence.n_evaluated = 0;
     if (params_.keep_prefixes) {
@@ -75,6 +76,7 @@ StepPlanner::Start StepPlanner::start(Work& work) {
     sequence.kv->limit_reservation(n_wanted);
     if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
     share_running(work);
+    if (work.is_scoring()) make_room_for_scores();
     if (work.state.queue_us == 0) {
         try {
             work.make_answer(text_);
@@ -114,12 +116,21 @@ bool StepPlanner::may_copy() const {
 bool StepPlanner::restore(Work& work) {
     Sequence& sequence = work.sequence;
     if (sequence.n_evaluated != sequence.kv->n_pages() * k_kv_page_tokens) return true;
-    const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+    const auto known = std::span(sequence.tokens).first(work.n_shareable());
     const auto [n_positions, is_complete] =
         prefixes_.restore(known, *sequence.kv, [this] { return may_copy(); });
     if (work.state.n_preempted == 0) work.state.n_cached += n_positions - sequence.n_evaluated;
     sequence.n_evaluated = n_positions;
     return is_complete;
+}
+
+// Lets prompts whose log-probabilities are asked for have more rows in a step. Without memory for that they are read more slowly.
+void StepPlanner::make_room_for_scores() {
+    try {
+        scheduler_.reserve_logits(std::min(params_.n_batch, params_.n_requests + k_scored_rows));
+    } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) throw;
+    }
 }
 
 // Moves a request back to the waiting ones; its evaluated pages stay in the prefix cache as long as there is room.
@@ -136,11 +147,13 @@ void StepPlanner::preempt(WorkList::iterator work) {
 void StepPlanner::plan() {
     scheduler_.begin();
     for (const auto& work : lists_.running) work->sequence.n_rows = 0;
-    plan_answers();
+    int64_t n_free_logits =
+        scheduler_.n_logits_rows() - std::ssize(lists_.running);  // beside one for each request
+    n_free_logits -= plan_answers(n_free_logits);
     const int64_t n_answer_rows = scheduler_.n_planned();
     const int64_t n_left = params_.n_batch - n_answer_rows;
     const int64_t n_most = n_answer_rows > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left;
-    plan_prompts(std::min(n_most, n_prompt_rows_));
+    plan_prompts(std::min(n_most, n_prompt_rows_), n_free_logits);
     n_planned_rows_ = scheduler_.n_planned() - n_answer_rows;
 }
 
@@ -156,8 +169,9 @@ void StepPlanner::shorten_steps() noexcept {
     n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_min_prompt_rows);
 }
 
-// Plans the next token of each answer, and draft tokens after it.
-void StepPlanner::plan_answers() {
+// Plans the next token of each answer, and draft tokens after it, at most as many as there are rows of logits. Returns the number
+// of draft tokens.
+int64_t StepPlanner::plan_answers(int64_t n_free_logits) {
     std::vector<Sequence*> answers;
     for (auto it = lists_.running.begin(); it != lists_.running.end();) {
         Work& work = **it;
@@ -168,12 +182,15 @@ void StepPlanner::plan_answers() {
             preempt(it++);
         }
     }
-    if (answers.empty()) return;
+    if (answers.empty()) return 0;
     const bool has_prompts = std::ssize(answers) < std::ssize(lists_.running);
     const int64_t n_for_prompts = has_prompts ? params_.n_prompt_rows : 0;
     const int64_t n_free_rows = params_.n_batch - std::ssize(answers) - n_for_prompts;
-    const int64_t n_free_logits = scheduler_.n_logits_rows() - std::ssize(lists_.running);
-    scheduler_.add_answers(answers, std::clamp<int64_t>(n_free_rows, 0, n_free_logits));
+    const bool has_scores =
+        std::ranges::any_of(lists_.running, [](const auto& work) { return work->is_scoring(); });
+    const int64_t n_most = has_scores ? n_free_logits / 2 : n_free_logits;
+    scheduler_.add_answers(answers, std::clamp<int64_t>(n_free_rows, 0, n_most));
+    return scheduler_.n_planned() - std::ssize(answers);
 }
 
 // Takes a page for the next position. If there is none, preempts the last of the running requests; returns false if
@@ -190,8 +207,9 @@ bool StepPlanner::get_page(Work& work) {
 }
 
 // Plans chunks of prompts of the highest priority: the oldest request first, then short prompts, which leave more to
-// the others. No request gets more than an equal share of the rest.
-void StepPlanner::plan_prompts(int64_t n_rows) {
+// the others. No request gets more than an equal share of the rest. A prompt whose log-probabilities are asked for gets no more rows
+// than there are rows of logits: one of its own, and n_free_logits for all of them.
+void StepPlanner::plan_prompts(int64_t n_rows, int64_t n_free_logits) {
     std::vector<Work*> prompts;
     for (const auto& work : lists_.running) {
         if (work->sequence.n_rows > 0) continue;
@@ -206,7 +224,7 @@ void StepPlanner::plan_prompts(int64_t n_rows) {
         Sequence& sequence = prompts[i]->sequence;
         kv::Sequence& kv = *sequence.kv;
         if (sequence.n_evaluated == kv.n_pages() * k_kv_page_tokens) {
-            const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+            const auto known = std::span(sequence.tokens).first(prompts[i]->n_shareable());
             if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, kv);
             share_running(*prompts[i]);
             if (params_.keep_prefixes && !restore(*prompts[i])) continue;
@@ -214,21 +232,25 @@ void StepPlanner::plan_prompts(int64_t n_rows) {
             if (waits_for_prefix(*prompts[i], planned)) continue;
         }
         const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);
-        const int64_t n = std::min({std::max(share, k_min_prompt_rows), n_rows, sequence.n_due()});
+        const bool is_scoring = prompts[i]->is_scoring();
+        const int64_t first_wanted = is_scoring ? prompts[i]->n_scored : sequence.n_tokens() - 1;
+        int64_t n = std::min({std::max(share, k_min_prompt_rows), n_rows, sequence.n_due()});
+        if (is_scoring) n = std::min(n, first_wanted - sequence.n_evaluated + 1 + n_free_logits);
         if (!kv.try_hold(sequence.n_evaluated, sequence.n_evaluated + n))
             fail_internal("reserved pages are missing");
-        scheduler_.add_chunk(sequence, n, sequence.n_tokens() - 1);
+        scheduler_.add_chunk(sequence, n, first_wanted);
+        n_free_logits -= std::max<int64_t>(sequence.n_logits_rows - 1, 0);
         planned.push_back(prompts[i]);
         n_rows -= n;
     }
 }
 
 // Shares the KV cache that another running request has of the same tokens: whole pages, and a copy of the partly
-// filled one once it is complete as far as needed. The last token of a prompt is always evaluated, for its logits.
+// filled one once it is complete as far as needed.
 void StepPlanner::share_running(Work& work) {
     Sequence& own = work.sequence;
     if (own.n_evaluated != own.kv->n_pages() * k_kv_page_tokens) return;
-    const int64_t n_wanted = own.n_tokens() - 1;
+    const int64_t n_wanted = work.n_shareable();
     const Sequence* longest = nullptr;
     int64_t n_known = own.n_evaluated;
     int64_t n_to_come = 0;  // tokens that both have in common and `longest` has yet to evaluate
@@ -260,8 +282,8 @@ bool StepPlanner::waits_for_prefix(const Work& work, std::span<Work* const> plan
     return std::ranges::any_of(planned, [&](const Work* other) {
         if (other->sequence.n_evaluated < own.n_evaluated) return false;
         const int64_t n_common = kv::common_length(own.tokens, other->sequence.tokens);
-        const int64_t n_shared = std::min(n_common, own.n_tokens() - 1);
-        if (n_shared == own.n_tokens() - 1 && n_shared > own.n_evaluated) return true;
+        const int64_t n_shared = std::min(n_common, work.n_shareable());
+        if (n_shared == work.n_shareable() && n_shared > own.n_evaluated) return true;
         return n_shared / k_kv_page_tokens * k_kv_page_tokens > own.n_evaluated;
     });
 }

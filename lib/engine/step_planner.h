@@ -66,9 +66,10 @@ class StepPlanner {
     bool may_copy() const;
     bool restore(Work& work);
     void preempt(WorkList::iterator work);
-    void plan_answers();
+    void make_room_for_scores();
+    int64_t plan_answers(int64_t n_free_logits);
     bool get_page(Work& work);
-    void plan_prompts(int64_t n_rows);
+    void plan_prompts(int64_t n_rows, int64_t n_free_logits);
     void share_running(Work& work);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
 

@@ -12,6 +12,16 @@
 #include "kv/prefix_cache.h"
 
 namespace minim::kv {
+
+// A node in the file; the nodes' pages follow in the same order, each with the slots that its tokens use.
+struct NodeRecord {
+    uint32_t parent;    // number of an earlier node plus 1, or 0: the root
+    uint32_t n_tokens;  // 1 to 64
+    uint64_t page_hash;
+    int32_t tokens[backend::k_kv_page_tokens];  // entries from n_tokens on are 0
+};
+static_assert(sizeof(NodeRecord) == 272);
+
 namespace {
 
 using backend::k_kv_page_tokens;
@@ -19,15 +29,6 @@ using backend::KvLayout;
 
 constexpr std::string_view k_prefix_magic = "minim-px";
 constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
-
-// A node in the file; the nodes' pages follow in the same order, each with the slots that its tokens use.
-struct NodeRecord {
-    uint32_t parent;    // number of an earlier node plus 1, or 0: the root
-    uint32_t n_tokens;  // 1 to 64
-    uint64_t page_hash;
-    int32_t tokens[k_kv_page_tokens];  // entries from n_tokens on are 0
-};
-static_assert(sizeof(NodeRecord) == 272);
 
 // Offsets of the parts of the file: nodes, hash of the nodes, pages.
 constexpr uint64_t k_nodes_at = sizeof(KvFileHeader);

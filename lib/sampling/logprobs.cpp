@@ -38,4 +38,11 @@ std::vector<TokenProbability> top_logprobs(std::span<const float> logits, const 
     return top;
 }
 
+int32_t rank_of(std::span<const float> logits, int32_t token) noexcept {
+    const float own = logits[token];
+    const auto n_higher = std::ranges::count_if(logits, [own](float logit) { return logit > own; });
+    const auto n_before = std::ranges::count(logits.first(token), own);
+    return static_cast<int32_t>(1 + n_higher + n_before);
+}
+
 }  // namespace minim::sampling

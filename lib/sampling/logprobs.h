@@ -32,4 +32,7 @@ LogNormaliser log_normaliser(std::span<const float> logits) noexcept;
 std::vector<TokenProbability> top_logprobs(std::span<const float> logits, const LogNormaliser& normaliser,
                                            int32_t n);
 
+// Returns the place of a token among the entries of the row, in the order of top_logprobs(); 1 for the first.
+int32_t rank_of(std::span<const float> logits, int32_t token) noexcept;
+
 }  // namespace minim::sampling

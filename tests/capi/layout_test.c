@@ -175,7 +175,9 @@ FIELD(minim_token, text_length, 16);
 FIELD(minim_token, logprob, 24);
 FIELD(minim_token, n_top, 28);
 FIELD(minim_token, top, 32);
-SIZE(minim_token, 40);
+FIELD(minim_token, prompt_rank, 40);
+FIELD(minim_token, reserved, 44);
+SIZE(minim_token, 48);
 SIZE(minim_token_probability, 8);
 
 FIELD(minim_generate_result, finish, 4);
@@ -189,7 +191,11 @@ FIELD(minim_generate_result, seed, 48);
 FIELD(minim_generate_result, stop_text, 56);
 FIELD(minim_generate_result, reserved2, 60);
 FIELD(minim_generate_result, n_reasoning, 64);
-SIZE(minim_generate_result, 72);
+FIELD(minim_generate_result, stop_logprob, 72);
+FIELD(minim_generate_result, reserved3, 76);
+FIELD(minim_generate_result, n_drafted, 80);
+FIELD(minim_generate_result, n_drafts_accepted, 88);
+SIZE(minim_generate_result, 96);
 
 FIELD(minim_output_parser_params, flags, 4);
 FIELD(minim_output_parser_params, reasoning, 8);
@@ -293,7 +299,11 @@ FIELD(minim_request_state, stop_text, 80);
 FIELD(minim_request_state, reserved2, 84);
 FIELD(minim_request_state, n_reasoning, 88);
 FIELD(minim_request_state, n_prompt_done, 96);
-SIZE(minim_request_state, 104);
+FIELD(minim_request_state, stop_logprob, 104);
+FIELD(minim_request_state, reserved3, 108);
+FIELD(minim_request_state, n_drafted, 112);
+FIELD(minim_request_state, n_drafts_accepted, 120);
+SIZE(minim_request_state, 128);
 
 FIELD(minim_format_info, gguf_type, 4);
 FIELD(minim_format_info, block_elems, 8);

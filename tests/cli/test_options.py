@@ -205,6 +205,9 @@ class Reading(unittest.TestCase):
         for words in (("--draft-tokens", 4), ("--spec-type", "ngram-simple"), ("--draft-max", 3),
                       ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 5}')):
             self.assertEqual(run(*ask, *words).stdout, plain, words)
+        ask = ("-m", Q8_0, "--raw", "-p", "x = 1\n" * 30, "-n", 150, "--ignore-eos", "--temp", 0)
+        self.assertNotIn("drafts:", run(*ask).stderr)
+        self.assertRegex(run(*ask, "--draft-tokens", 8).stderr, r"drafts: +\d+ of \d+ tokens accepted\n")
         for words in (("--spec-type", "draft-mtp"), ("--speculative-config", '{"method": "eagle"}'), ("-md", "x.gguf")):
             self.assertIn(words[0], self.refused(*words))
 

@@ -40,6 +40,8 @@ int main(void) {
     FIELD(minim_token, logprob);
     FIELD(minim_token, n_top);
     FIELD(minim_token, top);
+    FIELD(minim_token, prompt_rank);
+    FIELD(minim_token, reserved);
     STRUCT(minim_runtime_params);
     FIELD(minim_runtime_params, size);
     FIELD(minim_runtime_params, flags);
@@ -264,6 +266,10 @@ int main(void) {
     FIELD(minim_generate_result, stop_text);
     FIELD(minim_generate_result, reserved2);
     FIELD(minim_generate_result, n_reasoning);
+    FIELD(minim_generate_result, stop_logprob);
+    FIELD(minim_generate_result, reserved3);
+    FIELD(minim_generate_result, n_drafted);
+    FIELD(minim_generate_result, n_drafts_accepted);
     STRUCT(minim_engine_params);
     FIELD(minim_engine_params, size);
     FIELD(minim_engine_params, flags);
@@ -322,6 +328,10 @@ int main(void) {
     FIELD(minim_request_state, reserved2);
     FIELD(minim_request_state, n_reasoning);
     FIELD(minim_request_state, n_prompt_done);
+    FIELD(minim_request_state, stop_logprob);
+    FIELD(minim_request_state, reserved3);
+    FIELD(minim_request_state, n_drafted);
+    FIELD(minim_request_state, n_drafts_accepted);
     STRUCT(minim_format_info);
     FIELD(minim_format_info, size);
     FIELD(minim_format_info, gguf_type);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many requests at once."""
 
+import math
 import pathlib
 import tempfile
 import threading
@@ -126,6 +127,37 @@ class Engine(unittest.TestCase):
                 for call in (lambda: engine.save_prefix(ids, path), lambda: engine.load_prefix(path), lambda: engine.erase_prefix(ids)):
                     with self.assertRaisesRegex(minim.Error, "keeps no prefixes"):
                         call()
+
+    def test_log_probabilities_of_a_prompt(self):
+        ids = list(range(7, 107))
+        with minim.Engine(model(), kv_tokens=2048) as engine:
+            expected = engine.submit(ids, max_tokens=3).result()
+            self.assertEqual(expected.prompt_tokens, [])
+            request = engine.submit(ids, max_tokens=3, prompt_logprobs=2)
+            answer = request.result()
+            self.assertEqual((answer.ids, answer.text), (expected.ids, expected.text))
+            self.assertEqual((request.state.n_generated, request.cached_tokens), (3, 0))
+        with model().session(context=128) as session:
+            rows = session.eval(ids, all_logits=True)
+        self.assertEqual([token.id for token in answer.prompt_tokens], ids[1:])
+        for token, row in zip(answer.prompt_tokens, rows):
+            total = math.log(sum(math.exp(logit) for logit in row))
+            self.assertAlmostEqual(token.logprob, row[token.id] - total, places=4)
+            self.assertEqual(token.prompt_rank, 1 + sum(logit > row[token.id] for logit in row))
+            self.assertEqual((len(token.top_logprobs), token.text), (2, ""))
+        with model().session(context=128) as session, self.assertRaisesRegex(minim.Error, "prompt_logprobs is 0: it is for requests"):
+            list(session.generate(ids, prompt_logprobs=0))
+
+    def test_drafts_are_counted(self):
+        ids = [20, 21, 22, 23, 24, 25, 26] * 8
+        with minim.Engine(model(), kv_tokens=2048) as engine:
+            request = engine.submit(ids, max_tokens=150, ignore_end=1, draft_tokens=8, logit_bias={40: 1000.0})
+            self.assertEqual(request.result().ids, [40] * 150)
+            self.assertGreaterEqual(request.state.n_drafted, request.state.n_drafts_accepted)
+            self.assertGreater(request.state.n_drafts_accepted, 0)
+        with model().session(context=512) as session:
+            self.assertEqual(len(list(session.generate(ids, max_tokens=150, ignore_end=1, draft_tokens=8, logit_bias={40: 1000.0}))), 150)
+            self.assertGreater(session.result.n_drafts_accepted, 0)
 
     def test_another_thread_cancels(self):
         with minim.Engine(model(), kv_tokens=65536) as engine:

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import math
 import pathlib
 import tempfile
 import threading
@@ -224,6 +225,17 @@ class OfflineInference(unittest.TestCase):
         self.assertIsInstance(json.loads(answer(guided_decoding={"json": '{"enum": [1, 2]}'}).text), int)
         logprobs = answer(logprobs=2).logprobs
         self.assertEqual((logprobs[0][ids[0]].rank, logprobs[0][ids[0]].decoded_token), (1, model().token_text(ids[0]).decode()))
+        [output] = self.llm.generate("Once upon", minim.SamplingParams(max_tokens=1, prompt_logprobs=1))
+        ids = output.prompt_token_ids
+        scores = output.prompt_logprobs
+        self.assertEqual((len(scores), scores[0], len(output.outputs[0].token_ids)), (len(ids), None, 1))
+        with model().session(context=64) as session:
+            rows = session.eval(ids, all_logits=True)
+            for score, row, id in zip(scores[1:], rows, ids[1:]):
+                total = math.log(sum(math.exp(logit) for logit in row))
+                self.assertAlmostEqual(score[id].logprob, row[id] - total, places=4)
+                self.assertEqual(score[id].rank, 1 + sum(logit > row[id] for logit in row))
+                self.assertEqual(max(score.values(), key=lambda one: one.logprob).rank, 1)
         for name, value in (
             ("max_tokens", 0),
             ("n", 0),
@@ -231,7 +243,9 @@ class OfflineInference(unittest.TestCase):
             ("logprobs", -1),
             ("logprobs", 21),
             ("thinking_token_budget", 0),
-            ("prompt_logprobs", 0),
+            ("prompt_logprobs", -1),
+            ("prompt_logprobs", 21),
+            ("prompt_logprob_start", 1),
             ("bad_words", ["x"]),
             ("allowed_token_ids", [1]),
             ("best_of", 3),

@@ -140,10 +140,10 @@ class Sampling(unittest.TestCase):
     def test_fields_without_effect_are_in_the_log_once(self):
         free = text_of(self.server.ok(CHAT, body_of(CHAT)))
         for _ in range(3):
-            fields = {"prompt_cache_key": "k", "service_tier": "flex", "brand_new_field": [1], "t_max_predict_ms": 5, "speculative.n_max": 3, "odd\nname": 1}
+            fields = {"prompt_cache_key": "k", "service_tier": "flex", "brand_new_field": [1], "t_max_predict_ms": 5, "speculative.p_min": 0.5, "odd\nname": 1}
             self.assertEqual(text_of(self.server.ok(CHAT, body_of(CHAT, **fields))), free)
         log = self.server.text()
-        for name in ("prompt_cache_key", "service_tier", "brand_new_field", "t_max_predict_ms", "speculative.n_max", "odd?name"):
+        for name in ("prompt_cache_key", "service_tier", "brand_new_field", "t_max_predict_ms", "speculative.p_min", "odd?name"):
             self.assertEqual(log.count(f"'{name}'"), 1, log)
 
     def test_an_unknown_field_cannot_fill_the_log(self):

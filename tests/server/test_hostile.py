@@ -25,7 +25,7 @@ WRONG = {
     "stop": [5, [5], ["a"] * 17, "", [""], {}, True], "stream": ["true", 1, 0, []], "stream_options": [5, "x", {"include_usage": 1}],
     "logprobs": [1, "true", 5], "top_logprobs": [-1, 21, "3", 2.5], "presence_penalty": ["1", 3, -3, True],
     "frequency_penalty": ["1", 3, []], "repetition_penalty": [0, -1, "1.1"], "repeat_penalty": ["1", -1], "repeat_last_n": ["64", -2],
-    "logit_bias": [5, [], {"x": 1}, {"99999999": 1}, {"-1": 1}, {"5": "1"}, {"5": 101}, {"5": None}, {"5x": 1}],
+    "logit_bias": [5, [5], {"x": 1}, {"99999999": 1}, {"-1": 1}, {"5": "1"}, {"5": 101}, {"5": None}, {"5x": 1}],
     "tools": [5, "x", {}, [5], [{}], [{"type": "function"}], [{"type": "function", "function": {}}], [{"type": "retrieval"}],
               [{"type": "function", "function": {"name": 5}}], [{"type": "function", "function": {"name": ""}}],
               [{"type": "function", "function": {"name": 'a"b'}}],

@@ -135,7 +135,7 @@ class Routes(unittest.TestCase):
         self.assertGreater(generated, 5)
 
     def test_unknown_routes_and_methods(self):
-        for method, path in (("GET", "/nothing"), ("POST", "/v1/chat"), ("GET", "/v1"), ("POST", "/v1/embeddings"),
+        for method, path in (("GET", "/nothing"), ("POST", "/v1/chat"), ("GET", "/v1"), ("GET", "/v1/embeddings"),
                              ("DELETE", "/v1/chat/completions"), ("GET", "/v1/completions"), ("POST", "/health"),
                              ("PUT", "/props")):
             status, headers, answer = self.server.request(method, path)
@@ -151,7 +151,7 @@ class Routes(unittest.TestCase):
             self.assertEqual(self.server.post(path, {"messages": HELLO, "max_tokens": 1})[0], 200, path)
         for path in ("/v1/v1/messages?beta=true", "/messages"):
             self.assertEqual(self.server.post(path, {"messages": HELLO, "max_tokens": 1})[2]["type"], "message", path)
-        for path in ("/v2/models", "/v1/v1", "/completions", "/v1/models/models/"):
+        for path in ("/v2/models", "/v1/v1", "/v1/completion", "/v1/models/models/"):
             self.assertEqual(self.server.get(path)[0], 404, path)
 
     def test_request_ids_differ_and_no_page_may_read_answers(self):

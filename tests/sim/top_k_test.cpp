@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that texts chosen from the top-k that a device reports are those chosen from whole rows, and that the rows stay
 // on the device.
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -250,6 +251,37 @@ TEST_CASE("top-k: a batch of 64 is answered as it is from whole rows") {
         }
         CHECK(devices[0]->counts().top_k_lists > 700);
     }
+}
+
+TEST_CASE("top-k: log-probabilities of prompts come from whole rows, beside answers from the top-k") {
+    const Devices devices = make_devices(1);
+    const Logger silent;
+    std::vector<Written> written[2];
+    std::vector<int32_t> ranks[2];
+    size_t which = 0;
+    for (const auto& model : {model_on(devices), model_on(make_devices(1, {.makes_top_k = false}))}) {
+        engine::Engine engine(model, engine_params(64 * 64, 8, 40), silent);
+        std::vector<std::shared_ptr<engine::Request>> requests;
+        for (int32_t i = 0; i < 6; ++i) {
+            engine::RequestParams params;
+            params.generate = sampled(0.8F, 1);
+            params.generate.max_tokens = 60;
+            if (i % 2 == 1) params.generate.n_prompt_logprobs = i;
+            requests.push_back(engine.submit(some_ids(40 + 20 * i, i), params));
+        }
+        for (const auto& request : requests) {
+            Written& one = written[which].emplace_back();
+            take_all(*request, [&](const engine::TokenEvent& event) {
+                add(one, event);
+                ranks[which].push_back(event.prompt_rank);
+            });
+        }
+        ++which;
+    }
+    CHECK(written[0] == written[1]);
+    CHECK(ranks[0] == ranks[1]);
+    CHECK(std::ranges::count_if(ranks[0], [](int32_t rank) { return rank > 0; }) == 59 + 99 + 139);
+    CHECK(devices[0]->counts().top_k_lists > 0);
 }
 
 TEST_CASE("top-k: 64 greedy answers at once copy no rows") {

@@ -2,6 +2,9 @@
 // Answers of /v1/completions.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,10 +15,18 @@
 
 namespace server {
 
+// What the answers tell of their prompts.
+struct EchoForm {
+    std::vector<std::shared_ptr<const std::vector<int32_t>>> prompts;  // of each choice
+    bool is_on = false;  // the prompt comes before the answer, in `logprobs` too
+    int64_t n_top = 0;   // likeliest tokens in `logprobs`
+    std::optional<int64_t>
+        n_prompt_logprobs;  // likeliest tokens in `prompt_logprobs`; none: the field is not asked for
+};
+
 class CompletionWriter {
   public:
-    // `echoes`: the text before each choice, "" for none.
-    CompletionWriter(const minim::Model& model, ReplyForm form, std::vector<std::string> echoes);
+    CompletionWriter(const minim::Model& model, ReplyForm form, EchoForm echo);
 
     std::string start();
     std::string news(const News& news);
@@ -28,15 +39,18 @@ class CompletionWriter {
 
   private:
     Json chunk(Json choices) const;
-    // `finish_reason`: "" before the end.
+    // `tokens` are for log-probabilities, `ids` for token_ids. `finish_reason`: "" before the end.
     std::string event(size_t choice, std::string_view text, std::span<const Token> tokens,
-                      std::string_view finish_reason);
+                      std::span<const Token> ids, std::string_view finish_reason);
+    std::string echo_event(size_t choice, std::span<const Token> scored);
+    std::vector<Token> prompt_of(size_t choice, std::span<const Token> scored) const;
 
     const minim::Model* model_;
     ReplyForm form_;
     std::string head_;  // of every chunk, up to its choices
-    std::vector<std::string> echoes_;
+    EchoForm echo_;
     std::vector<size_t> offsets_;  // characters sent of each choice
+    std::vector<bool> is_echoed_;  // the prompt of a choice has been sent
 };
 
 }  // namespace server

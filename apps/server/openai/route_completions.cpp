@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/completions
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "peer_fields.h"
+#include "prompt_fields.h"
 #include "routes.h"
 
 namespace server {
@@ -15,9 +18,7 @@ using Ids = std::vector<int32_t>;
 
 // Returns the tokens of a prompt. One that cannot fit is refused before the work, unless it is cut.
 Ids tokens_of(const std::string& text, const Fields& request, const ServedModel& serving) {
-    if (!request.has("truncate_prompt_tokens"))
-        check_length(text.size() / serving.longest_token, serving, "prompt", ApiFamily::openai,
-                     /*is_bound=*/true);
+    if (!request.has("truncate_prompt_tokens")) return tokens_of_text(text, "prompt", serving);
     const minim::Tokens tokens = serving.model.tokenize(text);
     return {tokens.begin(), tokens.end()};
 }
@@ -57,6 +58,17 @@ void truncate(const Fields& request, const ServedModel& serving, std::vector<Ids
         if (static_cast<int64_t>(ids.size()) > most) ids.erase(ids.begin(), ids.end() - most);
 }
 
+// Reads `prompt_logprobs`: how many of the likeliest tokens are reported beside each token of the prompt; none: not asked for. As in
+// vLLM it is only for whole answers.
+std::optional<int64_t> read_prompt_logprobs(const Fields& request, const ReplyForm& form) {
+    const Json* value = request.find("prompt_logprobs");
+    if (value == nullptr || *value == false) return std::nullopt;
+    const auto n_top = request.integer("prompt_logprobs", 0, k_max_top_logprobs);
+    if (form.is_stream)
+        request.refuse("prompt_logprobs", "is not possible in a stream: use echo with logprobs");
+    return n_top;
+}
+
 }  // namespace
 
 Prepared completions(const HttpRequest& http, ServedModel& serving) {
@@ -72,29 +84,30 @@ Prepared completions(const HttpRequest& http, ServedModel& serving) {
     const auto logprobs = request.integer("logprobs", 0, k_max_top_logprobs);
     fields.has_logprobs = logprobs.has_value();
     fields.n_top_logprobs = logprobs.value_or(0);
-    const bool echoes = request.boolean("echo").value_or(false);
-    if (echoes && fields.has_logprobs)
-        request.refuse("echo", "with logprobs is not possible: only generated tokens have log-probabilities");
+    EchoForm echo;
+    echo.is_on = request.boolean("echo").value_or(false);
+    echo.n_top = fields.n_top_logprobs;
+    echo.n_prompt_logprobs = read_prompt_logprobs(request, form);
+    if (echo.is_on && fields.has_logprobs) fields.n_prompt_logprobs = fields.n_top_logprobs;
+    fields.n_prompt_logprobs = std::max(fields.n_prompt_logprobs, echo.n_prompt_logprobs.value_or(-1));
     const TextRule rule = read_text_rule(request);
 
     std::vector<Ids> prompts = read_prompts(request, serving);
     truncate(request, serving, prompts);
     check_other_fields(request, "/v1/completions");
     const auto constraint = constraint_of(rule, /*after_reasoning=*/false, serving);
-    std::vector<std::string> echo_texts;  // of each choice
-    for (const Ids& ids : prompts) {
-        if (ids.empty()) request.refuse("prompt", "is empty");
-        check_length(ids.size(), serving, "prompt", ApiFamily::openai);
+    std::vector<std::shared_ptr<const Ids>> whole;
+    for (Ids& ids : prompts) {
+        check_prompt(ids, request, "prompt", serving);
         form.n_prompt += ids.size();
-        const std::string echo = echoes ? serving.model.detokenize(ids).str() : "";
-        echo_texts.insert(echo_texts.end(), fields.n_choices, echo);
+        whole.push_back(std::make_shared<const Ids>(std::move(ids)));
+        echo.prompts.insert(echo.prompts.end(), fields.n_choices, whole.back());
     }
-    if (form.has_ids) form.prompt_ids = prompts.front();
+    if (form.has_ids) form.prompt_ids = *whole.front();
     form.has_logprobs = fields.has_logprobs;
-    Plan plan(CompletionWriter(serving.model, form, std::move(echo_texts)), form, fields);
+    Plan plan(CompletionWriter(serving.model, form, std::move(echo)), form, fields);
     plan.format.is_chat = false;
-    for (Ids& ids : prompts)
-        add_choices(std::make_shared<const Ids>(std::move(ids)), fields, constraint.get(), 0, plan);
+    for (const auto& ids : whole) add_choices(ids, fields, constraint.get(), 0, plan);
     return plan;
 }
 

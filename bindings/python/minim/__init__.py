@@ -971,11 +971,12 @@ class Token(typing.NamedTuple):
     text: str  # whole UTF-8; "" while a sequence or a possible stop text is held back
     logprob: float  # 0.0 unless logprobs was asked for
     top_logprobs: list  # of (id, logprob)
+    prompt_rank: int = 0  # of a token of the prompt (option prompt_logprobs): 1 for the likeliest; 0: a generated token
 
 
 def _values(name, structure):
     """Makes a named tuple with the fields of a structure, except its size and reserved fields."""
-    names = [field for field, _ in structure._fields_ if field not in ("size", "reserved", "reserved2")]
+    names = [field for field, _ in structure._fields_ if field != "size" and not field.startswith("reserved")]
     kind = collections.namedtuple(name, names, module=__name__)
     kind.__doc__ = f"The values of a minim.h structure: {', '.join(names)}."
     return kind
@@ -1193,9 +1194,9 @@ def _token_of(token):
     """Copies a minim_token, whose pointers are valid only until the next call."""
     text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
     if token.n_top == 0:
-        return Token(token.id, text, token.logprob, [])
+        return Token(token.id, text, token.logprob, [], token.prompt_rank)
     top = c.cast(token.top, c.POINTER(abi.TokenProbability))
-    return Token(token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)])
+    return Token(token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)], token.prompt_rank)
 
 
 class Generation:
@@ -1553,6 +1554,7 @@ class Answer(typing.NamedTuple):
     ids: list
     text: str
     finish_reason: FinishReason
+    prompt_tokens: list = []  # Tokens of the prompt after the first, without text: option prompt_logprobs
 
 
 _SLICE_MS = 100  # how long a call blocks before Python can handle signals
@@ -1658,7 +1660,9 @@ class Request(abi.Handle):
 
     def _whole_answer(self):
         tokens, self._kept = self._kept, []
-        return Answer([t.id for t in tokens], "".join(t.text for t in tokens), self.finish_reason)
+        own = [t for t in tokens if t.prompt_rank == 0]
+        of_prompt = [t for t in tokens if t.prompt_rank > 0]
+        return Answer([t.id for t in own], "".join(t.text for t in own), self.finish_reason, of_prompt)
 
     def cancel(self):
         """Ends the answer after the tokens reported so far."""

@@ -113,8 +113,7 @@ SAMPLING_WARNED: Reasons = _by_name(
 
 SAMPLING_REFUSED: Reasons = _by_name(
     {
-        "log-probabilities of prompts are not reported; Session.eval(all_logits=True) gives logits": "prompt_logprobs"
-        " prompt_logprob_token_ids prompt_logprob_start",
+        "log-probabilities of prompts are those of all their tokens: set prompt_logprobs": "prompt_logprob_token_ids prompt_logprob_start",
         "alternatives are the most likely ones: set logprobs": "logprob_token_ids flat_logprobs",
         "texts and tokens cannot be forbidden; logit_bias and structured outputs are there": "bad_words allowed_token_ids",
         "logits cannot be changed by a function; logit_bias and structured outputs are there": "logits_processors",

@@ -96,8 +96,6 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         unused = {name: getattr(self, name) for name in _UNUSED}
-        if self.prompt_logprobs == 0:  # those of the tokens of the prompt alone
-            unused["prompt_logprobs"] = True
         if self.best_of == self.n:
             unused.pop("best_of")
         peers.settle("SamplingParams", unused, peers.SAMPLING_WARNED, peers.SAMPLING_REFUSED)
@@ -109,6 +107,8 @@ class SamplingParams:
             self.logprobs = 1
         is_few = self.logprobs is None or 0 <= self.logprobs <= _MOST_LOGPROBS
         _require(is_few, "logprobs", self.logprobs, f"at most {_MOST_LOGPROBS} are reported, not those of all tokens")
+        is_few = self.prompt_logprobs is None or 0 <= self.prompt_logprobs <= _MOST_LOGPROBS
+        _require(is_few, "prompt_logprobs", self.prompt_logprobs, f"at most {_MOST_LOGPROBS} are reported, not those of all tokens")
         budget = self.thinking_token_budget
         is_budget = budget is None or budget == -1 or budget >= 1
         _require(is_budget, "thinking_token_budget", budget, "it is at least 1, or -1 or None for no limit")
@@ -148,6 +148,7 @@ class SamplingParams:
             "logit_bias": peers.bias_of(self.logit_bias),
             "logprobs": None if self.logprobs is None else 1,
             "top_logprobs": self.logprobs,
+            "prompt_logprobs": self.prompt_logprobs,
             "max_reasoning_tokens": None if budget == -1 else budget,
             "schema": self.guided if form is None else peers.structured(typing.cast(minim.Model, model), form),
         }

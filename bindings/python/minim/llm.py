@@ -71,7 +71,7 @@ class RequestOutput:
     outputs: typing.List[CompletionOutput]
     finished: bool = True
     num_cached_tokens: typing.Optional[int] = None
-    prompt_logprobs: None = None
+    prompt_logprobs: typing.Optional[typing.List[typing.Optional[typing.Dict[int, Logprob]]]] = None  # the first entry is None
 
 
 _LENGTHS = (minim.FinishReason.LENGTH, minim.FinishReason.CONTEXT_FULL, minim.FinishReason.TIMEOUT)
@@ -85,8 +85,9 @@ def _text_of(model: minim.Model, tokens: typing.List[minim.Token], params: Sampl
     return "".join(token.text for token in tokens)
 
 
-def _completion(model: minim.Model, index: int, request: minim.Request, params: SamplingParams) -> CompletionOutput:
-    tokens = list(request.tokens())
+def _completion(
+    model: minim.Model, index: int, request: minim.Request, tokens: typing.List[minim.Token], params: SamplingParams
+) -> CompletionOutput:
     state = request.state
     stop = params.stops()[state.stop_text] if state.stop_text >= 0 else None
     output = CompletionOutput(
@@ -104,6 +105,8 @@ def _completion(model: minim.Model, index: int, request: minim.Request, params: 
 
 def _alternatives(model: minim.Model, token: minim.Token) -> typing.Dict[int, Logprob]:
     ranks = {id: rank for rank, (id, _) in enumerate(token.top_logprobs, 1)}
+    if token.prompt_rank > 0:
+        ranks[token.id] = token.prompt_rank
     return {
         id: Logprob(value, ranks.get(id), model.token_text(id).decode("utf-8", "replace"))
         for id, value in {**dict(token.top_logprobs), token.id: token.logprob}.items()
@@ -337,9 +340,15 @@ class LLM:
             submitted.append(self.engine.submit(ids, n=int(own.n), priority=-rank, **chosen))
         answers = []
         for (text, ids), own, requests in zip(cut, each, _shown(submitted, use_tqdm)):
-            outputs = [_completion(self.model, index, request, own) for index, request in enumerate(requests)]
-            number = str(next(self._numbers))
-            answers.append(RequestOutput(number, text, list(ids), outputs, num_cached_tokens=requests[0].cached_tokens))
+            outputs, of_prompt = [], []
+            for index, request in enumerate(requests):
+                tokens = list(request.tokens())
+                of_prompt = [token for token in tokens if token.prompt_rank > 0]
+                outputs.append(_completion(self.model, index, request, tokens[len(of_prompt) :], own))
+            answer = RequestOutput(str(next(self._numbers)), text, list(ids), outputs, num_cached_tokens=requests[0].cached_tokens)
+            if own.prompt_logprobs is not None:
+                answer.prompt_logprobs = [None, *(_alternatives(self.model, token) for token in of_prompt)]
+            answers.append(answer)
         return answers
 
 

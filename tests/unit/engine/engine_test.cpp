@@ -222,6 +222,7 @@ TEST_CASE("drafts change no answer of an engine") {
         const Result drafted = result_of(*engine.submit(ids, params));
         CHECK(drafted.ids == alone(ids, tokens_wanted(200)).ids);
         CHECK(drafted.state.finish == Finish::length);
+        CHECK(drafted.state.n_drafts_accepted <= drafted.state.n_drafted);
         // Two requests run at once, and one of them runs alone at the end.
         const auto first = engine.submit(ids, params);
         params.generate.max_tokens = 20;
@@ -266,10 +267,145 @@ TEST_CASE("drafts that are right save steps beside other requests") {
         params.generate.sampling.logit_bias = {{40 + i, 1000.0F}};  // always the same token
         requests.push_back(engine.submit(some_ids(9, 7 * i), params));
     }
-    for (int32_t i = 0; i < 3; ++i)
-        CHECK(result_of(*requests[static_cast<size_t>(i)]).ids == std::vector<int32_t>(k_tokens, 40 + i));
+    int64_t n_accepted = 0;
+    for (int32_t i = 0; i < 3; ++i) {
+        const Result result = result_of(*requests[static_cast<size_t>(i)]);
+        CHECK(result.ids == std::vector<int32_t>(k_tokens, 40 + i));
+        CHECK(result.state.n_drafts_accepted <= result.state.n_drafted);
+        CHECK(result.state.n_drafts_accepted < k_tokens);
+        n_accepted = std::max(n_accepted, result.state.n_drafts_accepted);
+    }
     wait_until_idle(engine);
     CHECK(engine.state().n_steps < k_tokens);
+    // Every step gives a request at most one token that was not drafted.
+    CHECK(n_accepted >= k_tokens - engine.state().n_steps);
+}
+
+namespace {
+
+struct Scores {
+    std::vector<engine::TokenEvent> events;  // of prompt tokens
+    Result answer;
+};
+
+Scores scores_of(Request& request) {
+    Scores scores;
+    take_all(request, [&](const engine::TokenEvent& event) {
+        if (event.prompt_rank == 0) {
+            scores.answer.ids.push_back(event.choice.token);
+        } else {
+            CHECK(scores.answer.ids.empty());
+            scores.events.push_back(event);
+        }
+    });
+    scores.answer.state = request.state();
+    return scores;
+}
+
+// Checks the log-probabilities of a prompt against the logits of a session.
+void check_scores(const std::vector<int32_t>& ids, const std::vector<engine::TokenEvent>& events,
+                  int32_t n_top) {
+    engine::Session session = make_session(4096);
+    const int64_t n_vocab = session.model().config().n_vocab;
+    std::vector<float> logits(ids.size() * static_cast<size_t>(n_vocab));
+    session.eval(ids, true, logits, nullptr);
+    REQUIRE(events.size() == ids.size() - 1);
+    for (size_t i = 0; i < events.size(); ++i) {
+        const auto row = std::span<const float>(logits).subspan(i * static_cast<size_t>(n_vocab),
+                                                                static_cast<size_t>(n_vocab));
+        const sampling::LogNormaliser normaliser = sampling::log_normaliser(row);
+        const std::vector<sampling::TokenProbability> top = sampling::top_logprobs(row, normaliser, n_top);
+        INFO("token " << i + 1);
+        CHECK(events[i].choice.token == ids[i + 1]);
+        CHECK(events[i].choice.logprob == normaliser.logprob(row[static_cast<size_t>(ids[i + 1])]));
+        CHECK(events[i].prompt_rank == sampling::rank_of(row, ids[i + 1]));
+        REQUIRE(events[i].choice.top.size() == top.size());
+        for (size_t j = 0; j < top.size(); ++j) {
+            CHECK(events[i].choice.top[j].token == top[j].token);
+            CHECK(events[i].choice.top[j].logprob == top[j].logprob);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("log-probabilities of a prompt are those of a session's logits, however many rows a step has") {
+    const auto [n_requests, n_batch] =
+        GENERATE(std::pair(1, 1), std::pair(2, 3), std::pair(8, 64), std::pair(8, 512));
+    const std::vector<int32_t> ids = some_ids(300);
+    Engine engine(bundled_model(), engine_params(4096, n_requests, n_batch), k_silent);
+    result_of(*engine.submit(ids, tokens_wanted(1)));  // the prefix cache has the prompt
+    RequestParams params = tokens_wanted(5);
+    for (const int32_t n_top : {0, 3}) {
+        params.generate.n_prompt_logprobs = n_top;
+        const Scores scores = scores_of(*engine.submit(ids, params));
+        check_scores(ids, scores.events, n_top);
+        CHECK(scores.answer.ids == alone(ids, tokens_wanted(5)).ids);
+        CHECK(scores.answer.state.n_cached == 0);
+        CHECK(scores.answer.state.n_generated == 5);
+    }
+    CHECK(scores_of(*engine.submit({5}, params)).events.empty());
+    CHECK(scores_of(*engine.submit({5, 6}, params)).events.size() == 1);
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("log-probabilities of prompts beside answers, drafts and other prompts") {
+    const int64_t n_batch = GENERATE(8, 40, 128);
+    Engine engine(bundled_model(), engine_params(8192, 6, n_batch), k_silent);
+    RequestParams other = tokens_wanted(120);
+    other.generate.n_draft = 16;
+    std::vector<int32_t> repeating;
+    for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
+    const auto drafting = engine.submit(repeating, other);
+    const auto reading = engine.submit(some_ids(200), tokens_wanted(3));  // begins like the others
+    RequestParams params = tokens_wanted(2);
+    params.generate.n_prompt_logprobs = 1;
+    std::vector<std::shared_ptr<Request>> scoring;
+    for (int64_t i = 0; i < 4; ++i) scoring.push_back(engine.submit(some_ids(100 + 30 * i), params));
+    for (int64_t i = 0; i < 4; ++i) {
+        const Scores scores = scores_of(*scoring[static_cast<size_t>(i)]);
+        check_scores(some_ids(100 + 30 * i), scores.events, 1);
+        CHECK(scores.answer.ids == alone(some_ids(100 + 30 * i), tokens_wanted(2)).ids);
+    }
+    other.generate.n_draft = 0;
+    CHECK(result_of(*drafting).ids == alone(repeating, other).ids);
+    CHECK(result_of(*reading).ids == alone(some_ids(200), tokens_wanted(3)).ids);
+}
+
+TEST_CASE("a prompt that is preempted reports each log-probability once") {
+    Engine engine(slow_model(), engine_params(640, 1, 16), k_silent);
+    RequestParams params = tokens_wanted(2);
+    params.generate.n_prompt_logprobs = 0;
+    const std::vector<int32_t> ids = some_ids(200);
+    const auto scoring = engine.submit(ids, params);
+    engine::TokenEvent first;
+    REQUIRE(scoring->take(first, Request::Clock::time_point::max()) == Request::Take::token);
+    RequestParams urgent = tokens_wanted(1);
+    urgent.priority = 1;
+    result_of(*engine.submit(some_ids(20, 5), urgent));
+    Scores scores = scores_of(*scoring);
+    scores.events.insert(scores.events.begin(), first);
+    CHECK(scores.answer.state.n_preempted == 1);
+    REQUIRE(scores.events.size() == ids.size() - 1);
+    for (size_t i = 0; i < scores.events.size(); ++i) CHECK(scores.events[i].choice.token == ids[i + 1]);
+    CHECK(scores.answer.ids == alone_on_slow(ids, tokens_wanted(2)));
+}
+
+TEST_CASE("the log-probability of the end token is reported with the end") {
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    RequestParams params;
+    CHECK(result_of(*engine.submit(prompt(), params)).state.stop_logprob == 0.0F);
+    params.generate.sampling.logprobs = true;
+    const Result result = result_of(*engine.submit(prompt(), params));
+    CHECK(result.state.stop_token == k_end_of_turn);
+    engine::Session session = make_session(4096);
+    std::vector<int32_t> ids = prompt();
+    ids.insert(ids.end(), result.ids.begin(), result.ids.end());
+    std::vector<float> logits(static_cast<size_t>(session.model().config().n_vocab));
+    session.eval(ids, false, logits, nullptr);
+    CHECK(result.state.stop_logprob ==
+          sampling::log_normaliser(logits).logprob(logits[static_cast<size_t>(k_end_of_turn)]));
 }
 
 TEST_CASE("an answer ends where the memory of the engine does") {

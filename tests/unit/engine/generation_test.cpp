@@ -165,6 +165,10 @@ TEST_CASE("settings out of range are refused before the prompt is evaluated") {
     expect_error(Status::invalid, "top_p",
                  [&] { const Generation generation(session, params, prompt(), nullptr); });
     params = {};
+    params.n_prompt_logprobs = 0;
+    expect_error(Status::invalid, "prompt_logprobs",
+                 [&] { const Generation generation(session, params, prompt(), nullptr); });
+    params = {};
     params.stop_texts = {""};
     expect_error(Status::invalid, "stop string",
                  [&] { const Generation generation(session, params, prompt(), nullptr); });

@@ -59,6 +59,9 @@ TEST_CASE("the top log-probabilities come highest first and lowest id first on t
         CHECK(top[i].logprob == normaliser.logprob(logits[static_cast<size_t>(top[i].token)]));
     }
     CHECK(top_logprobs(logits, normaliser, 1)[0].token == 1);
+    for (size_t i = 0; i < top.size(); ++i)
+        CHECK(rank_of(logits, expected[i]) == static_cast<int32_t>(i) + 1);
+    CHECK(rank_of(logits, 5) == 6);
 }
 
 TEST_CASE("logits that round to one log-probability keep their order") {

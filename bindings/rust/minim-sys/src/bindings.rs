@@ -249,13 +249,15 @@ pub struct minim_token {
     pub logprob: f32,
     pub n_top: i32,
     pub top: *const minim_token_probability,
+    pub prompt_rank: i32,
+    pub reserved: u32,
 }
-const _: () = assert!(core::mem::size_of::<minim_token>() == 40);
+const _: () = assert!(core::mem::size_of::<minim_token>() == 48);
 impl Default for minim_token {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 40, ..zeros }
+        Self { size: 48, ..zeros }
     }
 }
 
@@ -701,13 +703,17 @@ pub struct minim_generate_result {
     pub stop_text: i32,
     pub reserved2: u32,
     pub n_reasoning: u64,
+    pub stop_logprob: f32,
+    pub reserved3: u32,
+    pub n_drafted: u64,
+    pub n_drafts_accepted: u64,
 }
-const _: () = assert!(core::mem::size_of::<minim_generate_result>() == 72);
+const _: () = assert!(core::mem::size_of::<minim_generate_result>() == 96);
 impl Default for minim_generate_result {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 72, ..zeros }
+        Self { size: 96, ..zeros }
     }
 }
 
@@ -807,13 +813,17 @@ pub struct minim_request_state {
     pub reserved2: u32,
     pub n_reasoning: u64,
     pub n_prompt_done: u64,
+    pub stop_logprob: f32,
+    pub reserved3: u32,
+    pub n_drafted: u64,
+    pub n_drafts_accepted: u64,
 }
-const _: () = assert!(core::mem::size_of::<minim_request_state>() == 104);
+const _: () = assert!(core::mem::size_of::<minim_request_state>() == 128);
 impl Default for minim_request_state {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 104, ..zeros }
+        Self { size: 128, ..zeros }
     }
 }
 
@@ -842,7 +852,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_error", 1072, &[("size", 0), ("status", 4), ("reason", 8), ("device", 12), ("os_code", 16), ("requested", 24), ("available", 32), ("offset", 40), ("message", 48)]),
     ("minim_session_params", 32, &[("size", 0), ("flags", 4), ("max_context", 8), ("k_format", 16), ("v_format", 20), ("n_batch", 24), ("n_ubatch", 28)]),
     ("minim_token_probability", 8, &[("id", 0), ("logprob", 4)]),
-    ("minim_token", 40, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32)]),
+    ("minim_token", 48, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32), ("prompt_rank", 40), ("reserved", 44)]),
     ("minim_runtime_params", 64, &[("size", 0), ("flags", 4), ("n_threads", 8), ("log_level", 12), ("log", 16), ("log_user_data", 24), ("n_threads_decode", 32), ("pin_threads", 36), ("parallel_for", 40), ("parallel_for_user_data", 48), ("numa", 56), ("reserved", 60)]),
     ("minim_recommended_sampling", 56, &[("size", 0), ("top_k", 4), ("temperature", 8), ("top_p", 16), ("min_p", 24), ("repetition_penalty", 32), ("penalty_last_n", 40), ("reserved", 44), ("source", 48)]),
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
@@ -861,11 +871,11 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
     ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
-    ("minim_generate_result", 72, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64)]),
+    ("minim_generate_result", 96, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64), ("stop_logprob", 72), ("reserved3", 76), ("n_drafted", 80), ("n_drafts_accepted", 88)]),
     ("minim_engine_params", 64, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52), ("host_cache_bytes", 56)]),
     ("minim_engine_state", 136, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64), ("max_context", 72), ("n_requests", 80), ("n_batch", 88), ("sizes", 96), ("host_cache_bytes", 104), ("n_host_pages", 112), ("n_host_stored", 120), ("n_host_restored", 128)]),
     ("minim_request_params", 40, &[("size", 0), ("flags", 4), ("priority", 8), ("reserved", 12), ("timeout_ms", 16), ("notify", 24), ("notify_user_data", 32)]),
-    ("minim_request_state", 104, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_cached", 24), ("n_generated", 32), ("n_preempted", 40), ("queue_us", 48), ("prompt_us", 56), ("generate_us", 64), ("seed", 72), ("stop_text", 80), ("reserved2", 84), ("n_reasoning", 88), ("n_prompt_done", 96)]),
+    ("minim_request_state", 128, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_cached", 24), ("n_generated", 32), ("n_preempted", 40), ("queue_us", 48), ("prompt_us", 56), ("generate_us", 64), ("seed", 72), ("stop_text", 80), ("reserved2", 84), ("n_reasoning", 88), ("n_prompt_done", 96), ("stop_logprob", 104), ("reserved3", 108), ("n_drafted", 112), ("n_drafts_accepted", 120)]),
     ("minim_format_info", 32, &[("size", 0), ("gguf_type", 4), ("block_elems", 8), ("block_bytes", 12), ("row_header_bytes", 16), ("is_weight", 20), ("name", 24)]),
 ];
 

@@ -161,6 +161,12 @@ pub struct RequestState {
     pub prompt_us: u64,
     pub generate_us: u64,
     pub seed: u64,
+    /// The log-probability of `stop_token`; 0 unless log-probabilities were requested.
+    pub stop_logprob: f32,
+    /// Draft tokens that were checked.
+    pub n_drafted: u64,
+    /// Those of them that became tokens of the text.
+    pub n_drafts_accepted: u64,
 }
 
 /// A complete answer.
@@ -171,6 +177,8 @@ pub struct Answer {
     pub ids: Vec<i32>,
     pub text: String,
     pub finish: Option<FinishReason>,
+    /// Tokens of the prompt after the first, without text: option `prompt_logprobs`.
+    pub prompt_tokens: Vec<Token>,
 }
 
 /// Serves many requests at once, on a thread of its own. Dropping it ends running requests. Any thread may use it.
@@ -366,13 +374,17 @@ impl Request {
 
     /// Blocks until the answer is complete and returns it.
     pub fn answer(&mut self) -> Result<Answer> {
-        let (mut ids, mut text) = (Vec::new(), String::new());
+        let (mut ids, mut text, mut prompt_tokens) = (Vec::new(), String::new(), Vec::new());
         for token in &mut *self {
             let token = token?;
+            if token.prompt_rank > 0 {
+                prompt_tokens.push(token);
+                continue;
+            }
             ids.push(token.id);
             text.push_str(&token.text);
         }
-        Ok(Answer { ids, text, finish: self.state()?.finish })
+        Ok(Answer { ids, text, finish: self.state()?.finish, prompt_tokens })
     }
 
     /// Ends the answer after the tokens reported so far.
@@ -398,6 +410,9 @@ impl Request {
             prompt_us: state.prompt_us,
             generate_us: state.generate_us,
             seed: state.seed,
+            stop_logprob: state.stop_logprob,
+            n_drafted: state.n_drafted,
+            n_drafts_accepted: state.n_drafts_accepted,
         })
     }
 

@@ -26,6 +26,8 @@ pub struct Token {
     pub logprob: f32,
     /// Ids and log-probabilities of alternatives.
     pub top: Vec<(i32, f32)>,
+    /// 0: a generated token. Else a token of the prompt (option `prompt_logprobs`), and its rank: 1 for the likeliest.
+    pub prompt_rank: i32,
 }
 
 impl Token {
@@ -39,6 +41,7 @@ impl Token {
             text: text_of_length(token.text, token.text_length).unwrap_or_default(),
             logprob: token.logprob,
             top,
+            prompt_rank: token.prompt_rank,
         }
     }
 }
@@ -90,6 +93,12 @@ pub struct GenerationState {
     pub prompt_us: u64,
     pub generate_us: u64,
     pub seed: u64,
+    /// The log-probability of `stop_token`; 0 unless log-probabilities were requested.
+    pub stop_logprob: f32,
+    /// Draft tokens that were checked.
+    pub n_drafted: u64,
+    /// Those of them that became tokens of the text.
+    pub n_drafts_accepted: u64,
 }
 
 /// One conversation. Used by one thread at a time; it may move between threads.
@@ -216,6 +225,9 @@ impl Session {
             prompt_us: result.prompt_us,
             generate_us: result.generate_us,
             seed: result.seed,
+            stop_logprob: result.stop_logprob,
+            n_drafted: result.n_drafted,
+            n_drafts_accepted: result.n_drafts_accepted,
         })
     }
 }
