@@ -115,7 +115,8 @@ class Slots(unittest.TestCase):
         self.assertGreater(saved["timings"]["save_ms"], 0)
         self.assertEqual(path.stat().st_mode & 0o777, 0o600)
         self.assertEqual(self.act("erase"), {"id_slot": 0, "n_erased": 303})
-        self.assertEqual(self.act("erase")["n_erased"], 0)
+        status, _, body = self.server.request("POST", "/slots/0?action=erase")  # llama.cpp's clients send no body
+        self.assertEqual((status, body), (200, {"id_slot": 0, "n_erased": 0}))
         self.assertEqual(complete(self.server, tokens, 1), (ids[:1], 0))
         self.assertEqual(self.act("erase")["n_erased"], 300)
         restored = self.act("restore", "one.bin", slot=1)
