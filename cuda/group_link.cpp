@@ -256,7 +256,7 @@ std::unique_ptr<nccl::Communicator> connect_by_nccl(const CudaDevice& device, Gr
     }
     // NCCL may refuse what it is asked for, as two ranks of one GPU; then all ranks go without. If a rank is lost, the exchange throws.
     std::unique_ptr<nccl::Communicator> made;
-    own = {.version = offers[0].version};
+    own.version = offers[0].version;  // from here on: whether it is connected
     try {
         made = std::make_unique<nccl::Communicator>(std::move(library), offers[0].id, device.index(),
                                                     std::string(device.name()), channel);
