@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page at /: a chat in one file.
+// The page at /: a chat in one document (page/), and the Content-Security-Policy that it is sent with.
 #pragma once
 
 #include <string_view>
@@ -7,5 +7,6 @@
 namespace server {
 
 extern const std::string_view k_chat_page;
+extern const std::string_view k_chat_page_policy;
 
 }  // namespace server

@@ -163,7 +163,7 @@ void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
     ++n_pending_;
     const auto client = exchange->client();
     workers_.post(
-        [this, exchange, client, route, arrived]() mutable {
+        [this, exchange = exchange, client, route, arrived]() mutable {
             // Nothing is done for a client that is gone.
             auto prepared = std::make_shared<Prepared>(
                 client->is_gone ? Prepared(HttpResponse{})
@@ -239,6 +239,10 @@ void Service::answer_directly(Exchange& exchange) {
     if (serving_.info.n_ranks > 1) look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
+        response.headers = {{"Content-Security-Policy", std::string(k_chat_page_policy)},
+                            {"X-Content-Type-Options", "nosniff"},
+                            {"Referrer-Policy", "no-referrer"},
+                            {"Cache-Control", "no-cache"}};
         response.body = k_chat_page;
     } else if (path == "/health") {
         response.body = R"({"status":"ok"})";

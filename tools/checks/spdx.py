@@ -28,10 +28,10 @@ def comment(path):
 
 
 def sources(root):
-    """Returns the files that need the line: sources, build files and scripts, not data."""
+    """Returns the files that need the line: sources, build files and scripts, not data, nor minified code of others."""
     paths = project.files(root, set(C_STYLE) | HASH_STYLE, NAMES)
     return [path for path in paths if "data" not in path.parts and "corpus" not in path.parts and
-            not path.name.endswith(".lock")]
+            not path.name.endswith((".lock", ".min.js"))]
 
 
 def has_line(text):
