@@ -16,7 +16,7 @@ preset="${1:-release}"
 [ "$preset" != full ] || preset=clang
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
-    libhwloc-dev libcli11-dev libboost-dev libopenmpi-dev openmpi-bin catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
+    libhwloc-dev libcli11-dev libboost-dev libopenmpi-dev openmpi-bin catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind chromium
 cd "$root"
 # The packages are for the system's Python, which need not be the first on PATH. One generation of GPUs is enough for the tests.
 python=$(PATH="/usr/bin:$PATH" command -v python3)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chat page with a server: answers, errors, branches, files, settings. Without Chromium it exits with 77."""
 
+import importlib.util
 import json
+import pathlib
 import unittest
 
 from browser import MOCK, Browser, Tab, mock, pieces
@@ -9,6 +11,15 @@ from support import TOOLS, Server
 
 USAGE = {"prompt_tokens": 120, "completion_tokens": 30, "total_tokens": 150, "prompt_tokens_details": {"cached_tokens": 100}}
 TIMINGS = {"cache_n": 100, "prompt_n": 20, "prompt_per_second": 400.0, "predicted_n": 30, "predicted_per_second": 12.25}
+
+
+EVERYTHING = [
+    {"role": "user", "content": "Show me.", "files": [{"name": "notes.md", "text": "text", "n_tokens": 3}]},
+    {"role": "assistant", "content": "", "reasoning_content": "Hm.", "reasoning_ms": 900, "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "name": "look", "content": '{"a": 1}'},
+    {"role": "assistant", "finish": "length", "usage": USAGE, "timings": TIMINGS, "content": "# Title\n\n**bold** `code` [a link](https://a.example) ![a picture](https://a.example)\n\n- [x] one\n- [ ] two\n\n> quoted\n\n"
+     "| a | b |\n|---|---|\n| c | d |\n\n```python\n@mark\ndef f(x: int):  # comment\n    return \"text\" + 1\n```\n\n```diff\n- a\n+ b\n```\n\n```html\n<p class=\"a\">b</p>\n```\n\n$x_1$ and [no](javascript:1)"},
+]
 
 
 class PageTest(unittest.TestCase):
@@ -447,6 +458,25 @@ class Use(PageTest):
         self.assertEqual(tab.run(colour), "rgb(23, 24, 27)")
         tab.run("byId('messages').append(element('p', {class: 'waiting'}, 'x'))")
         self.assertEqual(tab.run("getComputedStyle(document.querySelector('.waiting')).animationName"), "none")
+
+    def test_axe(self):
+        """The rules of axe-core, from PyPI's axe-playwright-python (which needs no other package for this)."""
+        found = importlib.util.find_spec("axe_playwright_python")
+        if found is None:
+            self.skipTest("axe_playwright_python is not installed")
+        script = pathlib.Path(found.submodule_search_locations[0], "axe.min.js").read_text(encoding="utf-8")
+        for options in ({}, {"is_dark": True}, {"width": 360, "height": 640, "is_phone": True}):
+            tab = self.open(**options)
+            states = {"empty": "", "conversation": "importConversations(new File([%s], 'a'))" % json.dumps(json.dumps({"messages": EVERYTHING})),
+                      "branches": "messageActions.edit(shown.views.at(-1).message, 'Other.')", "edit": "document.querySelector('[aria-label=Edit]').click()",
+                      "error": "notices.set(currentId(), {error: failure('It failed.', 'Try it.'), again() {}}); showNotice()", "list": "showSidebar(true)",
+                      "renaming": "document.querySelector('[aria-label^=Rename]').click()", "settings": "openSettings()"}
+            tab.run(script)
+            for state, action in states.items():
+                tab.run(action)
+                tab.run("conversationList.load()")
+                found = tab.run("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120) + ' ' + n.any.map(a => a.message).join())]))")
+                self.assertEqual(found, [], (options, state))
 
     def test_one_document_with_a_policy(self):
         status, headers, body = self.server.get("/")

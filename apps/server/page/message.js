@@ -27,8 +27,8 @@ function prettyJson(text) {
 }
 
 // A part that is folded: a thought, a call, a result.
-function foldedBox(name, iconName, text) {
-  const label = element("span", {}), body = element("div", {}, text || "");
+function foldedBox(name, iconName) {
+  const label = element("span"), body = element("div");
   const node = element("details", { class: name }, element("summary", {}, iconName && icon(iconName), label), body);
   const box = { node, label, body, is_touched: false };
   node.firstChild.addEventListener("click", () => { box.is_touched = true; });
@@ -48,7 +48,8 @@ function messageView(first, actions, about) {
   if (message.role === "user" && message.files?.length)
     node.append(element("div", { class: "files" }, ...message.files.map(file => fileChip(file, null))));
   if (message.role === "tool") {
-    const box = foldedBox("tool", "tool", prettyJson(message.content));
+    const box = foldedBox("tool", "tool");
+    box.body.append(element("pre", { tabindex: "0" }, prettyJson(message.content)));
     box.label.textContent = "Result" + (message.name ? " of " + message.name : "");
     node.append(box.node);
   } else {

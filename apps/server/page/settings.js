@@ -11,8 +11,8 @@ const samplingFields = [
   { name: "repeat_penalty", label: "Repeat penalty", min: 0.01, max: 10, step: "any" },
   { name: "presence_penalty", label: "Presence penalty", min: -2, max: 2, step: "any", fallback: "0" },
   { name: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, step: "any", fallback: "0" },
-  { name: "max_tokens", label: "Longest answer, tokens", min: 1, step: 1, fallback: "no limit" },
-  { name: "thinking_budget_tokens", label: "Longest thought, tokens", min: 1, step: 1, fallback: "no limit" },
+  { name: "max_tokens", label: "Max answer tokens", min: 1, step: 1, fallback: "no limit" },
+  { name: "thinking_budget_tokens", label: "Max thinking tokens", min: 1, step: 1, fallback: "no limit" },
   { name: "seed", label: "Seed", min: 0, step: 1, fallback: "random" },
 ];
 
