@@ -233,6 +233,16 @@ class Errors(PageTest):
         tab.reload()
         self.assertEqual(tab.count("article"), 4)
 
+    def test_an_answer_again_that_is_too_long(self):
+        tab = self.open()
+        mock(tab, pieces("Yes.", 2))
+        tab.send("Well?")
+        mock(tab, [], status=400, message="too long", code="context_length_exceeded")
+        tab.click('[aria-label="Answer again"]')
+        tab.wait_until_done()
+        self.assertIn("edit an earlier message", tab.text("#notice"))
+        self.assertEqual([tab.texts("article .content"), tab.run("text.value")], [["Well?", "Yes."], ""])
+
     def test_a_server_that_is_gone(self):
         tab = self.open()
         tab.run("(() => { const ask = fetch; "
@@ -351,12 +361,16 @@ class Settings(PageTest):
             tab.fill("#model", "two")
             tab.send("What is the capital of France?")
             self.assertEqual(tab.run("asked[0].model"), "two")
+            self.assertTrue(tab.text("article.assistant small").startswith("two · 18 tokens"))
             tab.reload()
             tab.wait_for("document.getElementById('model').value === 'two'")
-            tab.run("(() => { const ask = fetch; window.fetch = (url, options) => String(url).endsWith('v1/models') ? new Response(JSON.stringify({data: [{id: 'one', status: {value: 'unloaded'}}, "
+            tab.run("(() => { const ask = fetch; window.fetch = (url, options) => String(url).includes('props') ? new Response('{}', {status: 400}) : String(url).endsWith('v1/models') ? new Response(JSON.stringify({data: [{id: 'one', status: {value: 'unloaded'}}, "
                     "{id: 'two', status: {value: 'loaded'}}, {id: 'six', status: {value: 'failed'}}]})) : ask(url, options); document.getElementById('model').onfocus(); })()")
             tab.wait_for("document.getElementById('model').options.length === 3")
             self.assertEqual(tab.run("[...document.getElementById('model').options].map(o => o.textContent)"), ["one (unloaded)", "two", "six (failed)"])
+            tab.fill("#model", "six")  # its properties are not known
+            tab.wait_for("server.model === 'six' && server.props === null")
+            self.assertEqual(tab.text("#notice"), "")
 
 
 class Files(PageTest):

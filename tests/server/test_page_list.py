@@ -57,8 +57,11 @@ class PageList(PageTest):
         tab.fill("#text", "half a thought")
         tab.click("#new")
         self.assertEqual(tab.run("text.value"), "")
+        tab.fill("#text", "something new")
         tab.run(OPEN % '"First question"')
         tab.wait_for("text.value === 'half a thought'")
+        tab.click("#new")
+        self.assertEqual(tab.run("text.value"), "something new")
 
     def test_search(self):
         tab = self.open()
@@ -212,6 +215,18 @@ class PageList(PageTest):
         two.wait_for("document.querySelector('article.assistant .content')?.innerText.length === 1999")
         two.wait_for("!document.querySelector('article.assistant .waiting') && document.querySelector('.cut').hidden")
 
+    def test_a_tab_that_is_gone_while_it_wrote(self):
+        one, two = self.open(), self.open()
+        mock(one, pieces("word " * 400, 5), 100, hold=True)
+        one.send("Well?", waits=False)
+        two.wait_for("document.querySelector('#list .open')")
+        two.click("#list .open")
+        two.wait_for("document.querySelector('article.assistant .waiting')?.textContent.includes('Another tab')")
+        self.tabs.remove(one)
+        self.browser.call("Target.closeTarget", targetId=one.target)
+        two.wait_for("!document.querySelector('article.assistant .waiting') && !document.querySelector('.cut').hidden")
+        self.assertEqual(two.count('[aria-label="Continue"]'), 1)
+
     def test_without_a_database(self):
         tab = self.open()
         tab.call("Page.addScriptToEvaluateOnNewDocument", source="indexedDB.open = () => { throw new Error('not allowed'); }")
@@ -235,6 +250,9 @@ class PageList(PageTest):
         tab = self.open()
         data = {"conversations": [{"title": f"Number {i}", "updated": 1e12 + i, "messages": [{"role": "user", "content": f"text {i}"}]} for i in range(500)]}
         self.assertIn("500 conversations imported", self.import_file(tab, data))
+        tab.wait_for("document.querySelectorAll('#list .open').length === 200")
+        tab.click("#list .more")
+        tab.wait_for("document.querySelectorAll('#list .open').length === 500")
         tab.fill("#search", "text 417")
         self.titles(tab, ["Number 417"])
 

@@ -18,6 +18,8 @@ function excerptOf(text, words) {
 }
 
 const conversationList = (() => {
+  const maxShown = 200;  // at once: the others on demand, and by search
+  let showsAll = false;
   let actions = null, all = [], texts = null, current = "", running = new Set(), n_shown = 0;
 
   // Returns the conversations with the words, each with an excerpt if they are in a message.
@@ -32,6 +34,8 @@ const conversationList = (() => {
     }
     return all.filter(c => excerpts.has(c.id) || c.title.toLowerCase().includes(words)).map(conversation => ({ conversation, excerpt: excerpts.get(conversation.id) }));
   }
+
+  const runningMark = () => element("span", { class: "running", role: "img", "aria-label": "An answer is being written" });
 
   function rename(item, conversation) {
     const input = element("input", { "aria-label": "New title", maxlength: "200" });
@@ -60,7 +64,8 @@ const conversationList = (() => {
     const item = element("li", { "data-id": id, class: id === current && "current" });
     const open = element("button", { type: "button", class: "open", title, "aria-current": id === current && "true", onclick: () => actions.open(id) }, title,
       excerpt && element("small", {}, excerpt));
-    item.append(...(running.has(id) ? [element("span", { class: "running", role: "img", "aria-label": "An answer is being written" })] : []), open,
+    if (running.has(id)) item.append(runningMark());
+    item.append(open,
       element("span", { class: "actions" }, iconButton("edit", "Rename " + title, () => rename(item, conversation)),
         iconButton("export", "Export " + title, () => actions.exportOne(id)), iconButton("delete", "Delete " + title, () => actions.remove(id))));
     return item;
@@ -73,7 +78,7 @@ const conversationList = (() => {
     if (byId("list").querySelector("li input")) return;  // a title is being written
     const box = document.createDocumentFragment();
     let list = null, age = "";
-    for (const entry of entries) {
+    for (const entry of showsAll ? entries : entries.slice(0, maxShown)) {
       const its_age = ageOf(entry.conversation.updated);
       if (its_age !== age) {
         age = its_age;
@@ -82,6 +87,8 @@ const conversationList = (() => {
       }
       list.append(itemOf(entry));
     }
+    if (entries.length > maxShown && !showsAll)
+      box.append(element("button", { type: "button", class: "more", onclick: () => { showsAll = true; show(); } }, "Show all " + numberText(entries.length)));
     if (!entries.length) box.append(element("p", { class: "none" }, words ? "No conversation has these words." : "No conversations yet."));
     byId("list").replaceChildren(box);
   }
@@ -112,7 +119,15 @@ const conversationList = (() => {
     mark(id, ids) {
       current = id;
       running = new Set(ids);
-      return show();
+      for (const item of byId("list").querySelectorAll("li")) {
+        const is_current = item.dataset.id === id, is_running = running.has(item.dataset.id);
+        item.classList.toggle("current", is_current);
+        if (is_current) item.querySelector(".open")?.setAttribute("aria-current", "true");
+        else item.querySelector(".open")?.removeAttribute("aria-current");
+        const mark = item.querySelector(".running");
+        if (is_running && !mark) item.prepend(runningMark());
+        if (!is_running) mark?.remove();
+      }
     },
   };
 })();

@@ -8,10 +8,11 @@ const log = byId("log"), text = byId("text"), send = byId("send");
 const shown = { conversation: null, is_new: true, messages: new Map(), views: [] };
 const runs = new Map();     // answers that are being written, by conversation
 const notices = new Map();  // errors, by conversation
-const drafts = new Map();   // {text, files} by conversation
+const drafts = new Map();   // {text, files} by conversation; those of new ones, which are in no list, have the key ""
 const elsewhere = new Map();  // time at which another tab last wrote to a growing message, by message
 
 const currentId = () => shown.conversation.id;
+const draftKey = () => (shown.is_new ? "" : currentId());
 const currentRun = () => runs.get(currentId());
 const currentPath = () => pathTo(shown.conversation.leaf, shown.messages);
 
@@ -212,6 +213,7 @@ function endAnswer({ conversation, messages, reply, before, sent, error }) {
   const is_too_long = error?.code === "context_length_exceeded", is_kept = hasText(reply);
   const again = () => { if (currentId() === id) answer(reply.parent); };
   runs.delete(id);
+  if (is_too_long && !sent) error.advice = "Start a new conversation, or edit an earlier message so that there is less of it.";
   if (error) notices.set(id, { error, again: is_too_long ? null : again, stays: is_too_long });
   let taken = null;
   if (!is_kept) {
@@ -228,6 +230,7 @@ function endAnswer({ conversation, messages, reply, before, sent, error }) {
     countPath();
   }
   announce(error ? "" : "The answer is complete");
+  if (server.models.length > 1) loadServer();  // the model may have been loaded for it
   save(async () => {
     await (is_kept ? store.putMessage(reply, false) : store.deleteMessage(reply));
     if (taken) await store.deleteMessage(taken);
@@ -278,7 +281,7 @@ function submit() {
   const last = shown.messages.get(shown.conversation.leaf);
   const parent = last?.role === "user" ? last.parent : last?.id ?? null;
   setComposer("", []);
-  drafts.delete(currentId());
+  drafts.delete(draftKey());
   const message = addMessage({ parent, role: "user", content, files });
   answer(message.id, null, message);
 }
@@ -322,8 +325,8 @@ const messageActions = {
 
 function leave() {
   if (!shown.conversation) return;
-  if (text.value || attached.all().length) drafts.set(currentId(), { text: text.value, files: attached.all() });
-  else drafts.delete(currentId());
+  if (text.value || attached.all().length) drafts.set(draftKey(), { text: text.value, files: attached.all() });
+  else drafts.delete(draftKey());
 }
 
 function showConversation(conversation, messages, is_new) {
@@ -331,7 +334,7 @@ function showConversation(conversation, messages, is_new) {
   for (const view of shown.views) view.node.remove();
   Object.assign(shown, { conversation, messages, is_new, views: [] });
   byId("notice").shown = null;
-  const { text: words, files } = drafts.get(conversation.id) || { text: "", files: [] };
+  const { text: words, files } = drafts.get(draftKey()) || { text: "", files: [] };
   setComposer(words, files);
   showPath();
   goToEnd();
@@ -343,7 +346,7 @@ function startNew() {
   const now = Date.now();
   showConversation({ id: newId(), title: "New conversation", created: now, updated: now, leaf: null, settings: settingsForNew() }, new Map(), true);
   if (location.hash) history.pushState(null, "", location.pathname + location.search);
-  text.focus();
+  if (usesEnter()) text.focus();  // on phones this would open the keyboard
 }
 
 // Opens a conversation of the database. False if it is not there.
@@ -439,7 +442,10 @@ async function loadServer() {
     server.models = (await getJson("v1/models")).data || [];
     showModels();
     const query = server.models.length > 1 ? "?model=" + encodeURIComponent(server.model) : "";
-    server.props = await getJson("props" + query);
+    server.props = await getJson("props" + query).catch(error => {
+      if (["invalid_api_key", "network"].includes(error.code)) throw error;
+      return null;  // a model that is not loaded need not have any yet
+    });
     notices.delete("");
     counted.leaf = null;
     showState();
@@ -526,14 +532,12 @@ conversationList.start({
 let reading = 0;
 async function readAgain() {
   reading = 0;
+  await saving;
   const id = currentId(), messages = await store.messages(id);
   if (currentId() !== id) return;
   const run = currentRun(), follows = isAtEnd();
   const now = new Map(messages.map(message => [message.id, message]));
-  for (const [key, message] of shown.messages) {
-    // Messages of this tab that are not written yet stay.
-    if (run?.message.id === key || (!now.has(key) && message === shown.messages.get(shown.conversation.leaf))) now.set(key, message);
-  }
+  if (run) now.set(run.message.id, run.message);
   for (const [key, message] of now) {
     const old = shown.messages.get(key);
     if (old && run?.message !== old && JSON.stringify(old) === JSON.stringify(message)) now.set(key, old);
@@ -549,8 +553,12 @@ async function readAgain() {
 
 store.onChange(event => {
   if (event.kind === "message") {
-    if (event.is_growing) elsewhere.set(event.id, Date.now());
-    else elsewhere.delete(event.id);
+    if (event.is_growing) {
+      elsewhere.set(event.id, Date.now());
+      setTimeout(() => { for (const view of shown.views) if (view.message.id === event.id) view.refresh(); }, 3100);  // that tab may be gone
+    } else {
+      elsewhere.delete(event.id);
+    }
     if (event.conversation === currentId() && !shown.is_new) reading ||= setTimeout(readAgain, 150);
     if (event.is_growing) return;
   }

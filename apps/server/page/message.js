@@ -4,7 +4,7 @@
 
 // The server's own figures for an answer.
 function figuresOf(message) {
-  const { usage, timings } = message, parts = [];
+  const { usage, timings } = message, parts = server.models.length > 1 && message.model ? [message.model] : [];
   if (usage?.completion_tokens != null) parts.push(numberText(usage.completion_tokens) + " tokens");
   if (timings?.predicted_per_second > 0) parts.push(rateText(timings.predicted_per_second));
   if (usage?.prompt_tokens != null) {
