@@ -218,6 +218,23 @@ class Answers(PageTest):
         self.assertEqual(tab.texts("article.assistant .content"), [("slow and steady " * 40).strip()])
 
 
+    def test_an_answer_that_is_opened_again_and_stopped(self):
+        tab = self.open()
+        mock(tab, [], 1, hold=True)
+        tab.send("First", waits=False)
+        tab.wait_for("document.querySelector('.waiting')")
+        tab.click("#new")
+        tab.wait_for("document.querySelector('#list .open')")
+        tab.click("#list .open")
+        tab.wait_for("document.querySelector('.waiting')")
+        tab.key("Escape")
+        tab.wait_until_done()
+        self.assertEqual(tab.texts("article .content"), ["First"])
+        mock(tab, pieces("Yes.", 2))
+        tab.send("Second")
+        self.assertEqual(tab.run("asked[1].messages.map(m => m.content)"), ["Second"])
+
+
 class Errors(PageTest):
     def test_a_message_that_is_too_long_is_taken_out(self):
         tab = self.open()
@@ -254,6 +271,16 @@ class Errors(PageTest):
         tab.wait_for("runs.size === 0 && document.querySelector('article.assistant')")
         self.assertEqual(tab.texts("article.assistant .content"), ["The capital of France is Paris."])
         self.assertEqual(tab.text("#notice"), "")
+
+    def test_a_server_that_was_not_there_at_first(self):
+        tab = Tab(self.browser, self.profile, "http://%s:%d/" % self.server.address,
+                  script="(() => { const ask = fetch; window.fetch = (...given) => window.is_back ? ask(...given) : Promise.reject(new TypeError('Failed to fetch')); })();" + MOCK)
+        tab.wait_for("document.querySelector('#notice .error')")
+        self.assertIn("cannot be reached", tab.text("#notice"))
+        tab.run("window.is_back = true")
+        tab.send("What is the capital of France?")
+        tab.wait_for("server.props !== null && !document.querySelector('#notice *')")
+        self.assertEqual(tab.texts("article.assistant .content"), ["The capital of France is Paris."])
 
     def test_a_message_without_an_answer_does_not_stand_before_the_next(self):
         tab = self.open()
@@ -463,6 +490,9 @@ class Use(PageTest):
         tab.wait_for("document.querySelector('#list .open')")
         tab.click("#list .open")
         self.assertTrue(tab.run("document.body.classList.contains('folded')"))
+        tab.click("#menu")
+        tab.call("Emulation.setDeviceMetricsOverride", width=1100, height=640, deviceScaleFactor=2, mobile=True)  # turned
+        tab.wait_for("!document.getElementById('chat').inert && !document.body.classList.contains('folded')")
 
     def test_dark_light_and_reduced_motion(self):
         tab = self.open()

@@ -200,7 +200,12 @@ class PageList(PageTest):
         one.fill("#list input", "Renamed")
         one.key("Enter")
         two.wait_for(f"{TITLES}.includes('Renamed')")
-        one.click('[aria-label="Delete From one"]')
+        one.click('[aria-label="Rename From one"]')
+        one.fill("#list input", "Renamed too")
+        one.key("Enter")
+        two.wait_for("document.getElementById('title').textContent === 'Renamed too'")
+        one.wait_for("document.querySelector('[aria-label=\"Delete Renamed too\"]')")
+        one.click('[aria-label="Delete Renamed too"]')
         two.wait_for("document.querySelectorAll('article').length === 0")
         self.assertIn("deleted in another tab", two.text("#toast"))
 

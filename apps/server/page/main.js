@@ -6,9 +6,9 @@ const log = byId("log"), text = byId("text"), send = byId("send");
 
 // The conversation that is shown. is_new: it is not in the database until its first message. One that is left keeps its draft.
 const shown = { conversation: null, is_new: true, messages: new Map(), views: [] };
-const runs = new Map();     // answers that are being written, by conversation
-const notices = new Map();  // errors, by conversation
-const drafts = new Map();   // {text, files} by conversation; those of new ones, which are in no list, have the key ""
+const runs = new Map();       // answers that are being written, by conversation
+const notices = new Map();    // errors, by conversation
+const drafts = new Map();     // {text, files} by conversation; those of new ones, which are in no list, have the key ""
 const elsewhere = new Map();  // time at which another tab last wrote to a growing message, by message
 
 const currentId = () => shown.conversation.id;
@@ -92,8 +92,8 @@ function clearNotice(notice) {
 
 // ---- the context
 
-let counted = { leaf: null, n: 0 };           // tokens of a path without figures of the server
-let draft = { text: "", n_tokens: 0, timer: 0 };  // tokens of the text in the field
+let counted = { leaf: null, n: 0 };       // tokens of a path without figures of the server
+const draft = { n_tokens: 0, timer: 0 };  // tokens of the text in the field
 
 function usedTokens() {
   const last = currentPath().findLast(message => message.role === "assistant" && message.usage?.total_tokens);
@@ -199,6 +199,7 @@ function answer(parent, message, sent) {
   const run = startAnswer(reply, message ? path : path.slice(0, -1), conversation.settings, () => {
     // What is said of a message that was taken out stays above the next one.
     if (notices.get(id) && !notices.get(id).stays) { notices.delete(id); showNotice(); }
+    if (notices.delete("")) loadServer();
     requestGrowth();
   }, error => endAnswer({ conversation, messages, reply, before, sent, error }));
   runs.set(id, run);
@@ -210,6 +211,7 @@ function answer(parent, message, sent) {
 // What is shown changes at once; the database follows.
 function endAnswer({ conversation, messages, reply, before, sent, error }) {
   const { id } = conversation, is_shown = currentId() === id, follows = is_shown && isAtEnd();
+  if (is_shown) ({ conversation, messages } = shown);  // it may have been opened again meanwhile
   const is_too_long = error?.code === "context_length_exceeded", is_kept = hasText(reply);
   const again = () => { if (currentId() === id) answer(reply.parent); };
   runs.delete(id);
@@ -344,17 +346,22 @@ function showConversation(conversation, messages, is_new) {
 
 function startNew() {
   const now = Date.now();
+  ++n_opened;
   showConversation({ id: newId(), title: "New conversation", created: now, updated: now, leaf: null, settings: settingsForNew() }, new Map(), true);
   if (location.hash) history.pushState(null, "", location.pathname + location.search);
   if (usesEnter()) text.focus();  // on phones this would open the keyboard
 }
 
 // Opens a conversation of the database. False if it is not there.
+let n_opened = 0;
 async function openConversation(id) {
+  const turn = ++n_opened;
   if (shown.conversation && currentId() === id) return true;
+  await saving;
   const conversation = await store.conversation(id);
   if (!conversation) return false;
   const messages = new Map((await store.messages(id)).map(message => [message.id, message]));
+  if (turn !== n_opened) return true;  // another one was asked for meanwhile
   const run = runs.get(id);
   if (run) {
     messages.set(run.message.id, run.message);
@@ -366,7 +373,6 @@ async function openConversation(id) {
   conversation.settings = readSettings(conversation.settings);
   showConversation(conversation, messages, false);
   if (location.hash !== "#" + id) history.pushState(null, "", "#" + id);
-  if (run) Object.assign(run, { conversation, messages });
   return true;
 }
 
@@ -390,6 +396,7 @@ async function removeConversation(id) {
 
 async function exportConversations(ids) {
   const list = [];
+  await saving;
   for (const id of ids) list.push({ conversation: await store.conversation(id), messages: await store.messages(id) });
   if (!list.length) return toast("There are no conversations yet.");
   const name = list.length === 1 ? list[0].conversation.title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40) : "conversations";
@@ -566,11 +573,21 @@ store.onChange(event => {
     runs.get(event.conversation)?.controller.abort();
     if (event.conversation === currentId()) { startNew(); toast("This conversation was deleted in another tab."); }
   }
+  if (event.kind === "list") readTitle();
   conversationList.load();
 });
 
+async function readTitle() {
+  const conversation = await store.conversation(currentId());
+  if (conversation?.id !== currentId() || conversation.title === shown.conversation.title) return;
+  shown.conversation.title = conversation.title;
+  showState();
+}
+
 (async () => {
-  showSidebar(!matchMedia("(max-width: 48rem)").matches && !localStorage.getItem("minim-folded"));
+  const narrow = matchMedia("(max-width: 48rem)"), fitSidebar = () => showSidebar(!narrow.matches && !localStorage.getItem("minim-folded"));
+  narrow.onchange = fitSidebar;
+  fitSidebar();
   await store.start();
   await openAddress();
   document.body.classList.add("ready");
