@@ -142,7 +142,8 @@ class Tab:
     # ---- the user
 
     def click(self, selector):
-        self.run(f"(() => {{ const node = document.querySelector({json.dumps(selector)}); if (!node) throw new Error('no ' + {json.dumps(selector)}); node.click(); }})()")
+        self.wait_for(f"document.querySelector({json.dumps(selector)})")
+        self.run(f"document.querySelector({json.dumps(selector)}).click()")
 
     def fill(self, selector, text):
         self.run("(() => { const node = document.querySelector(%s); node.focus(); node.value = %s; node.dispatchEvent(new Event('input', {bubbles: true})); "
@@ -190,7 +191,9 @@ class Tab:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 
-# Answers that the page asks for come from here: mock(chunks, deltas_per_second) sets the next ones, requests are kept in `asked`.
+# Answers that the page asks for come from here: mock(deltas, deltas_per_second) sets the next ones, requests are kept in `asked`. A stream stops
+# at HOLD until the test calls release().
+HOLD = {"hold": True}
 MOCK = """
 (() => {
   const real = window.fetch.bind(window);
@@ -209,12 +212,17 @@ MOCK = """
     const body = new ReadableStream({
       async start(controller) {
         options.signal?.addEventListener("abort", () => { stopped = true; controller.error(new DOMException("stopped", "AbortError")); });
-        const begun = performance.now();
+        let begun = performance.now(), n_before = 0;  // deltas sent before `begun`
         while (at < deltas.length && !stopped) {
-          const due = rate ? Math.min(deltas.length, Math.ceil((performance.now() - begun) / 1000 * rate)) : deltas.length;
+          const due = rate ? Math.min(deltas.length, n_before + Math.ceil((performance.now() - begun) / 1000 * rate)) : deltas.length;
           let text = "";
-          for (; at < due; ++at) text += sse({choices: [{index: 0, delta: deltas[at], finish_reason: null}]});
+          while (at < due && !deltas[at].hold) text += sse({choices: [{index: 0, delta: deltas[at++], finish_reason: null}]});
           if (text) controller.enqueue(encoder.encode(text));
+          if (deltas[at]?.hold) {
+            await new Promise(resolve => { window.release = resolve; });
+            begun = performance.now();
+            n_before = ++at;
+          }
           if (rate) await new Promise(resolve => setTimeout(resolve, 5));
         }
         if (stopped) return;

@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from browser import mock, pieces
+from browser import HOLD, mock, pieces
 from test_page import PageTest
 
 TITLES = "[...document.querySelectorAll('#list .open')].map(node => node.firstChild.textContent)"
@@ -112,6 +112,17 @@ class PageList(PageTest):
         self.titles(tab, ["Stays"])
         self.assertEqual(tab.run("store.allMessages().then(list => list.length)"), 2)
 
+    def test_delete_while_an_answer_is_written(self):
+        tab = self.open()
+        mock(tab, [*pieces("Half an ans", 3), HOLD])
+        tab.send("Goes", waits=False)
+        tab.wait_for("document.querySelector('article.assistant .content')?.innerText === 'Half an ans'")
+        tab.click('[aria-label="Delete Goes"]')
+        self.titles(tab, [])
+        tab.wait_until_done()
+        tab.run("saving")
+        self.assertEqual(tab.run("store.allMessages().then(list => list.length)"), 0)
+
     def test_export_and_import(self):
         tab = self.open()
         self.ask(tab, "One")
@@ -170,7 +181,7 @@ class PageList(PageTest):
         self.assertEqual(tab.texts("article.assistant .content"), ["Half an ans"])
         self.assertIn("page was closed", tab.text(".cut"))
         mock(tab, pieces("wer", 3))
-        tab.click('[aria-label="Continue"]')
+        tab.click('.cut button')
         tab.wait_until_done()
         self.assertEqual(tab.texts("article.assistant .content"), ["Half an answer"])
 
@@ -211,11 +222,12 @@ class PageList(PageTest):
 
     def test_a_growing_answer_in_another_tab(self):
         one, two = self.open(), self.open()
-        mock(one, pieces("word " * 400, 5), 100)
+        mock(one, [*pieces("word " * 200, 5), HOLD, *pieces("word " * 200, 5)])
         one.send("Well?", waits=False)
         two.wait_for("document.querySelector('#list .open')")
         two.click("#list .open")
         two.wait_for("document.querySelector('article.assistant .waiting')?.textContent.includes('Another tab')")
+        one.run("window.release()")
         one.wait_until_done()
         two.wait_for("document.querySelector('article.assistant .content')?.innerText.length === 1999")
         two.wait_for("!document.querySelector('article.assistant .waiting') && document.querySelector('.cut').hidden")
@@ -230,7 +242,7 @@ class PageList(PageTest):
         self.tabs.remove(one)
         self.browser.call("Target.closeTarget", targetId=one.target)
         two.wait_for("!document.querySelector('article.assistant .waiting') && !document.querySelector('.cut').hidden")
-        self.assertEqual(two.count('[aria-label="Continue"]'), 1)
+        self.assertEqual(two.count('.cut button'), 1)
 
     def test_without_a_database(self):
         tab = self.open()

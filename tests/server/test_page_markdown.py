@@ -102,11 +102,21 @@ class Markdown(PageTest):
         for text in ("1. a\n2. b\n3. c\n\n   more\n4. d\n\nend", "- a\n\n- b\n\n- c\n- d\n* e\n* f\n", "a\n\n\n\nb\n\n***\n\nc\n===\nd", "| a |\n|---|\n| b |\n\nc", "```\nopen", "* a\n  - b\n  - c\n    1. d\n    2. e\n* f\n* g",
                      "- [ ] a\n- [x] b\n- c\n\n- d\n- e\n", "- a\n\n- b\n- c\n- d\n- e", "$$\na\n\n# b\n$$\nc", "$$ open\n\n# b", "\\[ a\n- b \\]\n- c", "> $$\n> a", "a [x]\n\nb\n\n[x]: http://c.example"):
             self.assertEqual(self.render(text, 1), self.render(text), text)
+        self.assertIn("<h1>b</h1>", self.render("$$ never closed\n\n# b", 1))
+
+    def test_items_that_are_done_are_not_made_again(self):
+        n_made = self.tab.run("""(() => { const box = document.createElement("div"), view = markdownView(box), made = new Set();
+            for (let i = 1; i <= 60; ++i) { view.update("- item\\n".repeat(i)); for (const item of box.querySelectorAll("li")) made.add(item); } return made.size; })()""")
+        self.assertLessEqual(n_made, 3 * 60)
+
+    def test_line_breaks(self):
+        self.assertEqual(self.render("| a |\n|---|\n| b<br>c<BR/>d |", result="box.querySelectorAll('td br').length"), 2)
+        self.assertEqual(self.render("a\nb"), "<p>a<br>b</p>")
 
     def test_languages_have_colours(self):
         for language, text in {"python": "def f(): pass", "c++": "int x = 1;", "cuda": "int x = 1;", "c": "int x = 1;", "rust": "fn f() {}", "go": "func f() {}", "java": "class A {}", "js": "let x = 1;", "ts": "let x = 1;",
                                "json": '{"a": 1}', "yaml": "a: 1", "bash": "if true; then", "sql": "SELECT 1", "html": "<b>x</b>", "css": "a { color: red; }", "diff": "+ a", "markdown": "# a", "toml": "a = 1", "makefile": "a: b\n\tc $(X)", "cmake": "add_test(a)"}.items():
-            self.assertGreater(self.render(f"```{language}\n{text}\n```", result='box.querySelectorAll("[class^=hl-]").length'), 0, language)
+            self.assertGreater(self.render(f"```{language}\n{text}\n```\n\nend", result='box.querySelectorAll("[class^=hl-]").length'), 0, language)
 
     def test_hostile_texts(self):
         """Without the page's policy too: nothing depends on it."""

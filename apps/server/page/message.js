@@ -88,6 +88,7 @@ function messageView(first, actions, about) {
   function showUnder() {
     const { growing, elsewhere, branches, at, is_last, is_busy } = about(message);
     under.replaceChildren();
+    cut.replaceChildren();
     cut.hidden = growing || elsewhere || !isCut(message);
     if (growing) return;
     if (elsewhere) return under.append(element("span", { class: "waiting" }, "Another tab writes this answer …"));
@@ -102,10 +103,10 @@ function messageView(first, actions, about) {
     if (message.role !== "assistant") return;
     if (!is_busy) under.append(iconButton("again", "Answer again", () => actions.again(message)));
     if (!cut.hidden) {
-      cut.textContent = cutText(message);
+      cut.append(cutText(message));
       // The server ends a thought that was cut, and goes on with the answer.
       const label = message.content ? "Continue" : "Answer from this thought";
-      if (is_last && !is_busy && !message.tool_calls?.length) under.append(iconButton("continue", label, () => actions.proceed(message)));
+      if (is_last && !is_busy && !message.tool_calls?.length) cut.append(element("button", { type: "button", onclick: () => actions.proceed(message) }, icon("continue"), label));
     }
     under.append(element("small", {}, figuresOf(message)));
   }
