@@ -13,19 +13,19 @@
 
 namespace minim::kv {
 
-// A node in the file; the nodes' pages follow in the same order, each with the slots that its tokens use.
-struct NodeRecord {
+using backend::k_kv_page_tokens;
+using backend::KvLayout;
+
+// A node in a file of prefixes; the nodes' pages follow in the same order, each with the slots that its tokens use.
+struct PrefixRecord {
     uint32_t parent;    // number of an earlier node plus 1, or 0: the root
     uint32_t n_tokens;  // 1 to 64
     uint64_t page_hash;
-    int32_t tokens[backend::k_kv_page_tokens];  // entries from n_tokens on are 0
+    int32_t tokens[k_kv_page_tokens];  // entries from n_tokens on are 0
 };
-static_assert(sizeof(NodeRecord) == 272);
+static_assert(sizeof(PrefixRecord) == 272);
 
 namespace {
-
-using backend::k_kv_page_tokens;
-using backend::KvLayout;
 
 constexpr std::string_view k_prefix_magic = "minim-px";
 constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
@@ -34,11 +34,11 @@ constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
 constexpr uint64_t k_nodes_at = sizeof(KvFileHeader);
 
 uint64_t pages_at(uint64_t n_nodes) {
-    return k_nodes_at + n_nodes * sizeof(NodeRecord) + sizeof(uint64_t);
+    return k_nodes_at + n_nodes * sizeof(PrefixRecord) + sizeof(uint64_t);
 }
 
 // Returns false if a record is impossible on its own.
-bool is_sensible(const NodeRecord& record, size_t number) {
+bool is_sensible(const PrefixRecord& record, size_t number) {
     return record.parent <= number && record.n_tokens >= 1 && record.n_tokens <= k_kv_page_tokens;
 }
 
@@ -50,11 +50,11 @@ class PrefixFile {
     // Throws as PrefixCache::load.
     PrefixFile(const std::string& path, uint64_t model, const KvLayout& layout);
 
-    const std::vector<NodeRecord>& records() const noexcept { return records_; }
+    const std::vector<PrefixRecord>& records() const noexcept { return records_; }
     const std::string& path() const noexcept { return file_.name(); }
     uint64_t pages_at() const noexcept { return kv::pages_at(records_.size()); }
     // Reads the packed bytes of a record's page. Throws format if they were altered.
-    void read_page(const NodeRecord& record, uint64_t at, std::span<std::byte> out) const {
+    void read_page(const PrefixRecord& record, uint64_t at, std::span<std::byte> out) const {
         file_.read_at(at, out);
         if (hash_bytes(out) != record.page_hash) fail_altered(path(), "KV cache pages");
     }
@@ -63,7 +63,7 @@ class PrefixFile {
 
   private:
     KvBytes file_;
-    std::vector<NodeRecord> records_;
+    std::vector<PrefixRecord> records_;
 };
 
 PrefixFile::PrefixFile(const std::string& path, uint64_t model, const KvLayout& layout) : file_(File(path)) {
@@ -91,7 +91,7 @@ PrefixFile::PrefixFile(const std::string& path, uint64_t model, const KvLayout& 
 std::vector<int32_t> PrefixFile::tokens() const {
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < records_.size(); ++i) {
-        const NodeRecord& record = records_[i];
+        const PrefixRecord& record = records_[i];
         const bool is_last = i + 1 == records_.size();
         if (record.parent != i || (!is_last && record.n_tokens != k_kv_page_tokens))
             fail_file(Reason::value, "{}: the file has several prefixes; one is needed", path());
@@ -123,7 +123,7 @@ void PrefixCache::write(const std::vector<SavedPage>& pages, const std::string& 
                         const CancelToken* cancel) const {
     const KvLayout& layout = pool_->layout();
     std::unordered_map<const Node*, uint32_t> numbers = {{&root_, 0}};
-    std::vector<NodeRecord> records;
+    std::vector<PrefixRecord> records;
     std::vector<std::byte> packed(packed_bytes(layout, k_kv_page_tokens));
     const HostPage host_page(*pool_);
     const auto packed_page = [&](const SavedPage& page) {
@@ -135,7 +135,7 @@ void PrefixCache::write(const std::vector<SavedPage>& pages, const std::string& 
     };
     uint64_t bytes = pages_at(pages.size());
     for (const SavedPage& page : pages) {
-        NodeRecord record = {};
+        PrefixRecord record = {};
         record.parent = numbers.at(page.node->parent);
         record.n_tokens = static_cast<uint32_t>(page.n_tokens);
         std::copy_n(page.node->tokens.begin(), page.n_tokens, record.tokens);
@@ -192,7 +192,7 @@ int64_t PrefixCache::add_pages(const PrefixFile& file, Age age, const CancelToke
     const HostPage host_page(*pool_);
     uint64_t at = file.pages_at();
     int64_t n_read = 0;
-    for (const NodeRecord& record : file.records()) {
+    for (const PrefixRecord& record : file.records()) {
         throw_if_cancelled(cancel, "loading prefixes");
         const std::span<const int32_t> tokens(record.tokens, record.n_tokens);
         const std::span<std::byte> data = std::span(packed).first(packed_bytes(layout, record.n_tokens));
