@@ -16,8 +16,8 @@ namespace {
 // A step can be ended only between layers. This is the longest time between two such checks, so that other requests
 // wait for less than 100 ms.
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
-constexpr int64_t k_scored_rows =
-    128;  // rows of logits for log-probabilities of prompts, beside one for each request
+// Rows of logits for log-probabilities of prompts, beside one for each request.
+constexpr int64_t k_scored_rows = 128;
 constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 }  // namespace
