@@ -47,8 +47,8 @@ class Job : public std::enable_shared_from_this<Job> {
     minim::Sampling sampling;
     bool wants_no_token = false;  // max_tokens 0: the prompt is evaluated, and a token that is not reported
     std::shared_ptr<const Json> settings;  // of sampling, for /slots
-    std::vector<Token>
-        prompt_tokens;  // after the first one, if their log-probabilities are asked for; complete before on_tokens
+    // Those after the first one, if their log-probabilities are asked for; complete before on_tokens.
+    std::vector<Token> prompt_tokens;
     int64_t timeout_ms = 0;  // 0: none
     int32_t priority = 0;    // higher ones start first
     std::function<void(std::span<const Token>)> on_tokens;

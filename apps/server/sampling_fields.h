@@ -40,8 +40,8 @@ struct SamplingFields {
     std::vector<std::pair<int32_t, float>> logit_bias;
     bool has_logprobs = false;
     int64_t n_top_logprobs = 0;
-    int64_t n_prompt_logprobs =
-        -1;  // likeliest tokens beside each token of the prompt; -1: no log-probabilities of the prompt
+    // Likeliest tokens beside each token of the prompt; -1: no log-probabilities of the prompt.
+    int64_t n_prompt_logprobs = -1;
     bool filters_first = false;  // temperature comes after top_k, top_p and min_p
     int64_t n_choices = 1;
     int32_t priority = 0;  // higher ones start first

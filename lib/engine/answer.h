@@ -84,8 +84,8 @@ struct AnswerState {
 struct TokenEvent {
     sampling::Choice choice;
     std::string text;
-    int32_t prompt_rank =
-        0;  // 0: a generated token; else one of the prompt, and its rank: 1 for the likeliest
+    // 0: a generated token; else one of the prompt, and its rank: 1 for the likeliest.
+    int32_t prompt_rank = 0;
 };
 
 // A row of logits: its top-k, if it was requested, and a function that returns the whole row.

@@ -42,8 +42,8 @@ struct Work {
     Sequence sequence;             // its tokens: the prompt and what was chosen
     bool ended = false;
     RequestState state;
-    int64_t n_scored =
-        0;  // tokens after which the log-probability of the next prompt token has been reported
+    // Tokens after which the log-probability of the next prompt token has been reported.
+    int64_t n_scored = 0;
 
     // True once its prompt is read: it has chosen a token, perhaps before it was preempted.
     bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }

@@ -49,7 +49,6 @@ class Scheduler {
     int64_t n_rows() const noexcept { return space_.n_rows(); }
     int64_t n_logits_rows() const noexcept { return std::ssize(places_); }
     int64_t n_planned() const noexcept { return std::ssize(rows_); }
-    int64_t n_logits_planned() const noexcept { return n_logits_planned_; }
 
     // Keeps the logits of at least n rows from now on. Throws out_of_memory.
     void reserve_logits(int64_t n);

@@ -18,8 +18,8 @@ namespace {
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
 // The longest time for copies of pages to and from host memory between two steps, if it suffices for one page.
 constexpr auto k_copy_time = std::chrono::milliseconds(20);
-constexpr int64_t k_scored_rows =
-    128;  // rows of logits for log-probabilities of prompts, beside one for each request
+// Rows of logits for log-probabilities of prompts, beside one for each request.
+constexpr int64_t k_scored_rows = 128;
 constexpr int64_t k_min_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 }  // namespace

@@ -904,10 +904,13 @@ static void test_generation(minim_model* model) {
         CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 4, &err));
         CHECK_OK(minim_generate_begin(session, sampling, minim_tokens_data(prompt),
                                       minim_tokens_count(prompt), NULL, &err));
+        token.size = offsetof(minim_token, prompt_rank); /* a caller from before it */
+        token.prompt_rank = 77;
         for (;;) {
             CHECK_OK(minim_generate_next(session, &token, &has_token, NULL, &err));
             if (has_token == 0) break;
             ++n;
+            CHECK(token.prompt_rank == 77);
             CHECK(token.n_top == 3 && token.top[0].logprob >= token.top[1].logprob && token.logprob <= 0.0F);
         }
         CHECK(n == 4);

@@ -20,8 +20,8 @@ struct EchoForm {
     std::vector<std::shared_ptr<const std::vector<int32_t>>> prompts;  // of each choice
     bool is_on = false;  // the prompt comes before the answer, in `logprobs` too
     int64_t n_top = 0;   // likeliest tokens in `logprobs`
-    std::optional<int64_t>
-        n_prompt_logprobs;  // likeliest tokens in `prompt_logprobs`; none: the field is not asked for
+    // Likeliest tokens in `prompt_logprobs`; none: the field is not asked for.
+    std::optional<int64_t> n_prompt_logprobs;
 };
 
 class CompletionWriter {
