@@ -107,11 +107,21 @@ int64_t now_in_seconds() {
         .count();
 }
 
+// Returns the length of a token's text; 0 for rows of the embedding that stand for no token: padding.
+size_t token_length(const minim::Model& model, int32_t id) {
+    try {
+        return model.token_text(id).view().size();
+    } catch (const minim::Exception& error) {
+        if (error.status() != MINIM_E_INVALID) throw;
+        return 0;
+    }
+}
+
 // Returns the length of the longest token's text, at least 1.
 size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
     size_t longest = 1;
     for (int64_t id = 0; id < n_vocab; ++id)
-        longest = std::max(longest, model.token_text(static_cast<int32_t>(id)).str().size());
+        longest = std::max(longest, token_length(model, static_cast<int32_t>(id)));
     return longest;
 }
 
