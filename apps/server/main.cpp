@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "http/event_loop.h"
+#include "models.h"
 #include "options.h"
-#include "options/find_model.h"
 #include "options/parse.h"
 #include "request_log.h"
 #include "service.h"
@@ -32,20 +32,32 @@ void raise_file_limit() {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Writes what is served, and where.
+void write_start(const server::Models& models, uint16_t port) {
+    const std::string& host = models.options().host;
+    if (const server::ServedModel* only = models.only()) {
+        server::log_sizes(*only);
+        return server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", only->name,
+                                              only->info.placement, only->n_context, only->n_slots, host,
+                                              port));
+    }
+    std::string names;
+    for (const auto& entry : models.entries())
+        names.append(names.empty() ? "" : ", ").append(entry->names.front());
+    server::write_note(fmt::format("{} models, loaded when they are needed, at http://{}:{}: {}",
+                                   models.entries().size(), host, port, names));
+}
+
 void serve(const server::Options& options) {
     server::open_log(options.log_file);
     for (const std::string& note : options.notes) server::write_note(note);
     raise_file_limit();
     server::Serving serving(options);
     server::EventLoop loop;
-    const auto served = std::make_shared<server::ServedModel>(
-        serving, loop, program::find_model(options.model), options.names);
-    served->metrics = std::make_shared<server::Metrics>(served->name);
-    server::Service service(loop, serving, served);
-    server::log_sizes(*served);
-    server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", served->name,
-                                   served->info.placement, served->n_context, served->n_slots, options.host,
-                                   service.port()));
+    server::Models models(serving, loop);
+    if (!models.are_several()) models.open_only();
+    server::Service service(loop, models);
+    write_start(models, service.port());
     server::never_wait_for_log();
     loop.run();
     if (service.is_cut_off()) {  // what waits for other processes would wait on
@@ -53,7 +65,7 @@ void serve(const server::Options& options) {
         std::_Exit(1);
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
-    server::save_expert_profile(*served);
+    if (models.only() != nullptr) server::save_expert_profile(*models.only());
 }
 
 }  // namespace

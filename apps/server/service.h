@@ -14,14 +14,14 @@
 #include "http/event_loop.h"
 #include "http/host_check.h"
 #include "http/http_server.h"
+#include "models.h"
 #include "reply.h"
-#include "serving.h"
 
 namespace server {
 
 class Service {
   public:
-    Service(EventLoop& loop, const Serving& serving, std::shared_ptr<ServedModel> served);
+    Service(EventLoop& loop, Models& models);
 
     uint16_t port() const { return http_.port(); }
     // Returns the error that has ended the server: a rank of the model is lost; empty: none.
@@ -33,11 +33,21 @@ class Service {
     using Clock = std::chrono::steady_clock;
 
     void handle(const std::shared_ptr<Exchange>& exchange);
-    void prepare(const std::shared_ptr<Exchange>& exchange, size_t route);
-    void answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
-                Clock::time_point arrived);
-    void finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
-                const std::string& details);
+    // A request under way.
+    struct Pending {
+        std::shared_ptr<Exchange> exchange;
+        size_t route = 0;
+        Clock::time_point arrived;
+        std::shared_ptr<Metrics> metrics;  // of its model, once that is known
+    };
+
+    bool answer_briefly(const Pending& pending);
+    void choose_model(Pending pending);
+    void use_model(Pending pending, ModelEntry& entry, bool is_stream);
+    void prepare(Pending pending, std::shared_ptr<ServedModel> served);
+    void answer(const Pending& pending, std::shared_ptr<ServedModel> served, Prepared prepared);
+    void respond(const Pending& pending, const HttpResponse& response);
+    void finish(const Pending& pending, const char* route, const std::string& details);
     void answer_directly(Exchange& exchange);
     void answer_options(Exchange& exchange);
     void tick();
@@ -48,9 +58,9 @@ class Service {
 
     EventLoop& loop_;
     const Options& options_;
-    const std::shared_ptr<ServedModel> served_;
+    Models& models_;
     std::unordered_set<std::shared_ptr<Reply>> replies_;
-    size_t n_pending_ = 0;  // requests that the workers have
+    size_t n_pending_ = 0;  // requests that the workers have, or that wait for their model
     bool is_draining_ = false;
     std::string failure_;
     Clock::time_point failed_at_;

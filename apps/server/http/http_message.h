@@ -12,6 +12,7 @@ struct HttpRequest {
     std::string id;  // of this exchange, sent as x-request-id
     std::string method;
     std::string path;           // without the query
+    std::string query;          // without the question mark
     std::string authorization;  // header fields; "" if absent
     std::string api_key;        // x-api-key
     std::string host;           // without the port; "" if absent
