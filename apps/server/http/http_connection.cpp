@@ -40,6 +40,12 @@ std::string path_of(std::string_view target) {
     return path;
 }
 
+std::string query_of(const std::string& target) {
+    const std::string whole = target.substr(0, target.find('#'));
+    const size_t mark = whole.find('?');
+    return mark == std::string::npos ? "" : whole.substr(mark + 1);
+}
+
 int status_of(const error_code& error) {
     if (error == http::error::body_limit) return 413;
     if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
@@ -184,6 +190,7 @@ void HttpConnection::hand_over() {
     const std::string target = text_of(message.target());
     request.path = path_of(target);
     request.ends_in_slash = target.substr(0, target.find_first_of("?#")).ends_with('/');
+    request.query = query_of(target);
     request.authorization = text_of(message[http::field::authorization]);
     request.api_key = text_of(message["x-api-key"]);
     request.host = text_of(message[http::field::host]);

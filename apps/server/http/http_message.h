@@ -13,6 +13,7 @@ struct HttpRequest {
     std::string method;
     std::string path;  // without the query, and without a slash at the end
     bool ends_in_slash = false;
+    std::string query;          // without the question mark
     std::string authorization;  // header fields; "" if absent
     std::string api_key;        // x-api-key
     std::string host;           // without the port; "" if absent
