@@ -218,7 +218,7 @@ class Probes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path, model = pathlib.Path(folder, "s.sock"), pathlib.Path(folder, "broken.gguf")
             model.write_bytes(b"GGUF")
-            done = run("-m", model, "--uds", path)
+            done = subprocess.run([PROGRAM, "-m", model, "--uds", path], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 1)
             self.assertIn("broken.gguf", done.stderr.splitlines()[-1])
             self.assertFalse(path.exists())
@@ -263,7 +263,12 @@ class End(unittest.TestCase):
         threads = [threading.Thread(target=send, args=(i,)) for i in range(len(bodies))]
         for thread in threads:
             thread.start()
-        wait_for(lambda: sum(slot["is_processing"] for slot in server.get("/slots")[2]) >= min(len(bodies), 8))
+
+        def n_taken():
+            text = server.get("/metrics")[2].decode()
+            return sum(int(count) for count in re.findall(r"^minim_num_requests_(?:running|waiting){.*} (\d+)$", text, re.MULTILINE))
+
+        wait_for(lambda: n_taken() == sum(body.get("n", 1) for body in bodies))
         yield answers
         for thread in threads:
             thread.join()
