@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -45,15 +47,21 @@ std::string lower(std::string text) {
     return text;
 }
 
+// Returns whether a folder is a checkpoint in safetensors files.
+bool is_checkpoint(const fs::path& folder) {
+    std::error_code error;
+    if (!fs::exists(folder / "config.json", error)) return false;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors") return true;
+    return false;
+}
+
 // Returns the GGUF files below `folder`; of split files, only the first part.
 std::vector<fs::path> gguf_files(const fs::path& folder) {
     std::vector<fs::path> files;
     std::error_code error;
     for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename().string();
-        if (!name.ends_with(".gguf")) continue;
-        const bool is_part = name.find("-of-") != std::string::npos;
-        if (!is_part || name.find("-00001-of-") != std::string::npos) files.push_back(entry.path());
+        if (!gguf_name(entry.path().filename().string()).empty()) files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
     return files;
@@ -93,6 +101,53 @@ bool is_repository(const std::string& name) {
 }
 
 }  // namespace
+
+std::string gguf_name(const std::string& file) {
+    constexpr std::string_view k_extension = ".gguf";
+    constexpr std::string_view k_part = "-00001-of-00001";  // of five digits each
+    if (!file.ends_with(k_extension)) return {};
+    std::string name = file.substr(0, file.size() - k_extension.size());
+    if (name.size() <= k_part.size()) return name;
+    const size_t begin = name.size() - k_part.size();
+    for (size_t i = 0; i < k_part.size(); ++i) {
+        const bool is_digit = k_part[i] == '0' || k_part[i] == '1';
+        const char c = name[begin + i];
+        if (is_digit ? c < '0' || c > '9' : c != k_part[i]) return name;
+    }
+    const bool is_first = name.compare(begin, 6, "-00001") == 0;
+    return is_first ? name.substr(0, begin) : std::string();
+}
+
+std::vector<GivenModel> models_in(const std::string& folder) {
+    std::vector<GivenModel> models;
+    const auto add_file = [&](const fs::path& file, const std::string& name) {
+        if (!name.empty() && !name.starts_with("mmproj")) models.push_back({name, file.string()});
+    };
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        std::error_code ignored;
+        if (name.starts_with('.')) continue;
+        if (!entry.is_directory(ignored)) {
+            add_file(entry.path(), gguf_name(name));
+        } else if (is_checkpoint(entry.path())) {
+            models.push_back({name, entry.path().string()});
+        } else {
+            const size_t n_before = models.size();
+            for (const auto& file : fs::directory_iterator(entry.path(), ignored))
+                add_file(file.path(), gguf_name(file.path().filename().string()));
+            if (models.size() == n_before + 1) models.back().name = name;
+        }
+    }
+    if (error)
+        throw std::runtime_error(
+            fmt::format("--models-dir: the folder '{}' cannot be read: {}", folder, error.message()));
+    if (models.empty())
+        throw std::runtime_error(fmt::format(
+            "--models-dir: the folder '{}' has no GGUF file and no folder with a checkpoint", folder));
+    std::ranges::sort(models, {}, &GivenModel::name);
+    return models;
+}
 
 std::string find_model(const std::string& name) {
     std::error_code error;

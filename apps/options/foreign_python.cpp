@@ -283,11 +283,12 @@ constexpr Foreign k_python_rows[] = {
     {false, Takes::one, "answers to preflight requests name what was asked for",
      "--allowed-methods --allowed-headers --h11-max-incomplete-event-size --h11-max-header-count"},
     {true, Takes::one, "--cors-origin takes the one origin, or '*'", "--allowed-origins"},
-    {true, Takes::many, "one process serves one model, which stays in memory", "--forward-hooks"},
-    {true, Takes::nothing, "one process serves one model, which stays in memory",
+    {true, Takes::many, "a model is opened from its files as they are; --models-idle unloads it",
+     "--forward-hooks"},
+    {true, Takes::nothing, "a model is opened from its files as they are; --models-idle unloads it",
      "--enable-sleep-mode --enable-cumem-allocator --quantize-and-serve --enable-memory-saver "
      "--enable-weights-cpu-backup"},
-    {true, Takes::one, "one process serves one model, which stays in memory",
+    {true, Takes::one, "a model is opened from its files as they are; --models-idle unloads it",
      "--modelopt-quant --modelopt-checkpoint-restore-path --modelopt-checkpoint-save-path "
      "--modelopt-export-path --rl-on-policy-target --admin-api-key --gated-launch-port"},
     {true, Takes::many, "minim has no such feature", "--return-aux-hidden-state-layer-ids"},

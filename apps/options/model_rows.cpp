@@ -130,11 +130,26 @@ void set_mapping(Options& options, const Value& value) {
     options.no_mmap = !value.on;
 }
 
+// minim-server takes several models, each with a name before it: NAME=PATH.
+void add_model(Options& options, const Value& value) {
+    options.model = value.text;
+    if (options.command != Command::server) return;
+    const size_t end = value.text.find('=');
+    std::error_code error;
+    const bool is_path = end == std::string::npos || value.text.starts_with('/') ||
+                         value.text.starts_with('.') || std::filesystem::exists(value.text, error);
+    if (is_path) return options.models.push_back({"", value.text});
+    options.models.push_back({value.text.substr(0, end), value.text.substr(end + 1)});
+    options.model = options.models.back().path;
+    if (end == 0 || options.model.empty())
+        throw UsageError(fmt::format("{}: '{}' is not NAME=PATH", value.option, value.text));
+}
+
 constexpr Row k_model_rows[] = {
     {"-m --model --model-path -hf -hfr --hf-repo", "", text("MODEL"), k_open | k_plan, "",
      "a GGUF file, a safetensors file, a folder, or ORG/NAME[:QUANT] in the cache of downloaded models "
-     "(HF_HUB_CACHE, HF_HOME); nothing is downloaded",
-     set<&Options::model>},
+     "(HF_HUB_CACHE, HF_HOME); nothing is downloaded. minim-server takes several, also as NAME=MODEL",
+     add_model},
     {"-q --quantization", "", text("METHOD"), k_open, "",
      "refuse a checkpoint with another method of quantisation: fp8, awq, gptq, gguf, modelopt_fp4 ...",
      set<&Options::quantization>},

@@ -62,6 +62,12 @@ struct Parallel {
     bool is_given() const noexcept { return tensor != 0 || experts != 0 || pipeline != 0; }
 };
 
+// A model of minim-server: -m NAME=PATH.
+struct GivenModel {
+    std::string name;  // "": that of its file
+    std::string path;  // as `model` of Options
+};
+
 struct Options {
     Command command = Command::generate;
     std::vector<std::string> notes;  // one line for each option without effect: which, and why
@@ -137,6 +143,12 @@ struct Options {
     std::string path_prefix;                 // of all routes: "/llm"; "": none
     std::vector<std::string> api_keys;       // with api_key_files empty: requests need no key
     std::vector<std::string> api_key_files;  // read again at SIGHUP
+    std::vector<GivenModel> models;          // of all -m
+    std::string models_dir;                  // a folder of more models; "": none
+    int64_t models_max = 4;                  // models in memory at once; 0: no limit
+    uint64_t models_memory = 0;              // bytes of memory that they may take; 0: no limit
+    int64_t models_idle_seconds = -1;        // until a model without requests is unloaded; below 1: never
+    bool models_autoload = true;             // a request loads its model
     std::vector<std::string> names;          // of the model; empty: from the file's
     bool requires_name = false;              // other names in requests are refused
     int64_t n_parallel = 0;                  // requests worked on at once; 0: 16, or fewer if memory is short
@@ -160,6 +172,11 @@ struct Options {
     std::string metrics_prefix = "minim_";
     std::string cors_origin;
 };
+
+// Returns whether requests to the server choose among models.
+inline bool are_several(const Options& options) {
+    return options.models.size() != 1 || !options.models_dir.empty();
+}
 
 // Thrown if an option cannot be understood. The message names it.
 class UsageError : public std::runtime_error {

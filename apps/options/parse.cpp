@@ -82,6 +82,7 @@ void take_positional(const Reading& reading, Options& options) {
             "'{}' is not expected: it is behind no option that takes it{}", names[n_most],
             takes_model && has_model ? fmt::format(", and the model is '{}'", options.model) : ""));
     options.model = names.front();
+    if (options.command == Command::server) options.models = {{"", names.front()}};
 }
 
 void complete_formats(Options& options) {
@@ -92,9 +93,9 @@ void complete_formats(Options& options) {
 void check(const Options& options, const std::vector<Given>& given) {
     const Command command = options.command;
     if (command == Command::devices || command == Command::options) return;
-    if (options.model.empty())
+    if (options.model.empty() && options.models_dir.empty())
         throw UsageError(command == Command::inspect  ? "a file is required: minim inspect FILE"
-                         : command == Command::server ? "-m is required: the model to serve"
+                         : command == Command::server ? "-m or --models-dir is required: the models to serve"
                                                       : "-m is required: the model to open");
     const bool needs_text =
         command == Command::generate || command == Command::tokenize || command == Command::perplexity;
@@ -127,10 +128,41 @@ void note_unused_port(Options& options, const std::vector<Given>& given) {
         fmt::format("{} has no effect: the server listens at {}", port->spelling, options.host));
 }
 
+void note_only_model(Options& options, const std::vector<Given>& given) {
+    if (options.command != Command::server || are_several(options)) return;
+    for (const std::string_view name : {"--models-max", "--models-memory", "--models-autoload"})
+        if (const Given* one = find_given(given, name))
+            options.notes.push_back(fmt::format("{} has no effect: there is one model", one->spelling));
+    const Given* idle = find_given(given, "--models-idle");
+    if (idle != nullptr && options.models_idle_seconds > 0 && options.parallel.is_given())
+        options.notes.push_back(
+            fmt::format("{} has no effect: a model that ranks share stays loaded", idle->spelling));
+}
+
+// Options that are for one model exclude several.
+void check_several(const Options& options, const std::vector<Given>& given) {
+    if (options.command != Command::server || !are_several(options)) return;
+    const auto refuse = [&](std::string_view name, const char* advice) {
+        if (const Given* one = find_given(given, name))
+            throw UsageError(
+                fmt::format("{} is for one model, and there are several{}", one->spelling, advice));
+    };
+    for (const std::string_view name : {"--alias", "--served-model-name"})
+        refuse(name, "; -m NAME=PATH names one of them");
+    for (const std::string_view name : {"--packed-file", "--expert-profile", "--save-prefixes"})
+        refuse(name, "");
+    if (!options.parallel.is_given()) return;
+    for (const std::string_view name : {"--tensor-parallel", "--expert-parallel", "--enable-expert-parallel",
+                                        "--pipeline-parallel", "--split-mode"})
+        refuse(name, "");
+}
+
 void complete(Options& options, const std::vector<Given>& given) {
+    note_only_model(options, given);
     note_unused_port(options, given);
     complete_formats(options);
     note_single_rank(options, given);
+    check_several(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {
         const bool metadata = find_given(given, "--metadata") != nullptr && options.show_metadata;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -76,11 +77,28 @@ std::string without_halves(std::string_view text) {
     return kept;
 }
 
-Json parsed(std::string_view text) {
+Json parsed(std::string_view text, const Json::parser_callback_t& keeps) {
     try {
-        return Json::parse(text);
+        return Json::parse(text, keeps);
     } catch (const Json::parse_error&) {
-        return Json::parse(without_halves(text));
+        return Json::parse(without_halves(text), keeps);
+    }
+}
+
+// `keeps`: of nlohmann::json, or null for all.
+Json parse_object(std::string_view text, const Json::parser_callback_t& keeps) {
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+        throw ApiError{400, "the body is empty; it must be a JSON object", "", ""};
+    check_limits(text);
+    try {
+        Json body = parsed(text, keeps);
+        if (!body.is_object()) throw ApiError{400, "the body is not a JSON object", "", ""};
+        return body;
+    } catch (const Json::parse_error& error) {
+        throw ApiError{400, "the body is not valid JSON in UTF-8 (byte " + std::to_string(error.byte) + ")",
+                       "", ""};
+    } catch (const Json::exception&) {
+        throw ApiError{400, "the body has a number that is out of range", "", ""};
     }
 }
 
@@ -102,19 +120,14 @@ std::string event_text(const char* type, const Json& data) {
 }
 
 Json parse_body(std::string_view text) {
-    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-        throw ApiError{400, "the body is empty; it must be a JSON object", "", ""};
-    check_limits(text);
-    try {
-        Json body = parsed(text);
-        if (!body.is_object()) throw ApiError{400, "the body is not a JSON object", "", ""};
-        return body;
-    } catch (const Json::parse_error& error) {
-        throw ApiError{400, "the body is not valid JSON in UTF-8 (byte " + std::to_string(error.byte) + ")",
-                       "", ""};
-    } catch (const Json::exception&) {
-        throw ApiError{400, "the body has a number that is out of range", "", ""};
-    }
+    return parse_object(text, nullptr);
+}
+
+Json parse_members(std::string_view text, std::initializer_list<std::string_view> names) {
+    return parse_object(text, [&](int depth, Json::parse_event_t event, const Json& key) {
+        const bool is_member = depth == 1 && event == Json::parse_event_t::key;
+        return !is_member || std::ranges::find(names, key.get_ref<const std::string&>()) != names.end();
+    });
 }
 
 }  // namespace server

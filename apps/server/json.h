@@ -2,6 +2,7 @@
 // JSON that keeps the order of keys, as prompts need.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -23,5 +24,8 @@ std::string event_text(const char* type, const Json& data);
 // Parses the body of a request, which must be an object. Throws ApiError for anything that is not strict JSON in UTF-8. Also
 // throws beyond limits on nesting, members of an object and values, which keep the work in proportion to the length.
 Json parse_body(std::string_view text);
+
+// The same, but keeps only the members of these names.
+Json parse_members(std::string_view text, std::initializer_list<std::string_view> names);
 
 }  // namespace server

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,9 +20,9 @@
 #include "http/event_loop.h"
 #include "http/http_server.h"
 #include "loading.h"
+#include "models.h"
 #include "notify.h"
 #include "options.h"
-#include "options/find_model.h"
 #include "options/parse.h"
 #include "request_log.h"
 #include "service.h"
@@ -66,6 +66,32 @@ void catch_hangup(server::EventLoop& loop, server::Keys& keys, const server::Opt
     });
 }
 
+// Writes what is served, and where.
+void write_start(const server::Models& models, const std::string& address) {
+    if (const server::ServedModel* only = models.only()) {
+        server::log_sizes(*only);
+        return server::write_note(fmt::format("{} ({}), context {}, {} slots, at {}", only->name,
+                                              only->info.placement, only->n_context, only->n_slots, address));
+    }
+    std::string names;
+    for (const auto& entry : models.entries())
+        names.append(names.empty() ? "" : ", ").append(entry->names.front());
+    server::write_note(fmt::format("{} models, loaded when they are needed, at {}: {}",
+                                   models.entries().size(), address, names));
+}
+
+// Opens the only model. Meanwhile, `http` answers that it is being loaded; null: nothing listens yet.
+void open_only(server::Models& models, server::EventLoop& loop, server::HttpServer* http,
+               const server::Keys& keys) {
+    std::optional<server::Loading> loading;
+    if (http != nullptr) {
+        loading.emplace(loop, *http, models.options(), keys);
+        server::write_note(fmt::format("loading the model; {}{}/ready says when it is there", http->address(),
+                                       models.options().path_prefix));
+    }
+    models.open_only();
+}
+
 void serve(const server::Options& options) {
     server::open_log(options.log_file, options.logs_json);
     for (const std::string& note : options.notes) server::write_note(note);
@@ -73,27 +99,16 @@ void serve(const server::Options& options) {
     server::Keys keys(options.api_keys, options.api_key_files);
     server::EventLoop loop;
     catch_hangup(loop, keys, options);
-    std::unique_ptr<server::HttpServer> http;
-    std::optional<server::Loading> loading;
-    // Of several processes with the same options, one listens: which one is known once the model is open.
-    if (!options.parallel.is_given()) {
-        http = server::listen(loop, options);
-        loading.emplace(loop, *http, options, keys);
-        server::write_note(fmt::format("loading the model; {}{}/ready says when it is there", http->address(),
-                                       options.path_prefix));
-    }
     server::Serving serving(options);
-    const auto served = std::make_shared<server::ServedModel>(
-        serving, loop, program::find_model(options.model), options.names);
-    served->metrics = std::make_shared<server::Metrics>(served->name);
-    loading.reset();
+    server::Models models(serving, loop);
+    std::unique_ptr<server::HttpServer> http;
+    // Of several processes with the same options, one listens: which one is known once the model is open.
+    if (!options.parallel.is_given()) http = server::listen(loop, options);
+    if (!models.are_several()) open_only(models, loop, http.get(), keys);
     if (!http) http = server::listen(loop, options);
-    server::Service service(loop, *http, keys, serving, served);
-    server::log_sizes(*served);
-    server::load_prefixes(*served);
-    server::write_note(fmt::format("{} ({}), context {}, {} slots, at {}{}", served->name,
-                                   served->info.placement, served->n_context, served->n_slots,
-                                   http->address(), options.path_prefix));
+    server::Service service(loop, *http, keys, models);
+    if (models.only() != nullptr) server::load_prefixes(*models.only());
+    write_start(models, http->address() + options.path_prefix);
     server::never_wait_for_log();
     server::notify_manager("READY=1");
     loop.run();
@@ -102,8 +117,10 @@ void serve(const server::Options& options) {
         std::_Exit(1);
     }
     if (!service.failure().empty()) throw std::runtime_error(service.failure());
-    server::save_expert_profile(*served);
-    server::save_prefixes(*served);
+    if (server::ServedModel* only = models.only()) {
+        server::save_expert_profile(*only);
+        server::save_prefixes(*only);
+    }
 }
 
 }  // namespace

@@ -70,7 +70,16 @@ Metrics::Metrics(const std::string& model_name)
       prompt_tokens(tokens()),
       generated_tokens(tokens()) {}
 
-std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
+std::string Metrics::requests_text(const std::string& prefix) const {
+    std::string out;
+    write_head(prefix + "http_requests_total", "counter", "HTTP requests by route and status", out);
+    for (const auto& [key, count] : requests)
+        out += fmt::format("{}http_requests_total{{{},route=\"{}\",status=\"{}\"}} {}\n", prefix, label,
+                           key.first, key.second, count);
+    return out;
+}
+
+std::string Metrics::text(const std::string& prefix, size_t n_running, size_t n_waiting,
                           const minim_engine_state& engine) const {
     std::string out;
     const auto write_value = [&](const std::string& name, const char* type, const char* help, double value) {
@@ -83,9 +92,9 @@ std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
     };
     const double n_pages = static_cast<double>(std::max<uint64_t>(engine.n_pages, 1));
     write_value(prefix + "num_requests_running", "gauge", "Answers under way",
-                static_cast<double>(jobs.n_running()));
+                static_cast<double>(n_running));
     write_value(prefix + "num_requests_waiting", "gauge", "Answers that wait for a slot",
-                static_cast<double>(jobs.n_waiting()));
+                static_cast<double>(n_waiting));
     write_value(
         prefix + "kv_cache_usage_perc", "gauge", "Share of the KV cache in use by requests, 0 to 1",
         static_cast<double>(engine.n_pages_held - std::min(engine.n_pages_cached, engine.n_pages_held)) /
@@ -115,10 +124,7 @@ std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
     for (const auto& [reason, count] : finished)
         out += fmt::format("{}request_success_total{{{},finished_reason=\"{}\"}} {}\n", prefix, label, reason,
                            count);
-    write_head(prefix + "http_requests_total", "counter", "HTTP requests by route and status", out);
-    for (const auto& [key, count] : requests)
-        out += fmt::format("{}http_requests_total{{{},route=\"{}\",status=\"{}\"}} {}\n", prefix, label,
-                           key.first, key.second, count);
+    out += requests_text(prefix);
     queue.write(prefix + "request_queue_time_seconds", "Time until a request was first worked on", label,
                 out);
     first_token.write(prefix + "time_to_first_token_seconds", "Time from arrival to the first token", label,
@@ -127,6 +133,31 @@ std::string Metrics::text(const std::string& prefix, const JobQueue& jobs,
     whole.write(prefix + "e2e_request_latency_seconds", "Time from arrival to the last token", label, out);
     prompt_tokens.write(prefix + "request_prompt_tokens", "Tokens of a prompt", label, out);
     generated_tokens.write(prefix + "request_generation_tokens", "Tokens of an answer", label, out);
+    return out;
+}
+
+std::string joined_metrics(const std::vector<std::string>& texts) {
+    std::vector<std::string> names;              // in the order of the first text that has them
+    std::map<std::string, std::string> metrics;  // by name: the head, then samples
+    for (const std::string& text : texts) {
+        std::string* metric = nullptr;
+        bool is_new = false;
+        for (size_t begin = 0; begin < text.size();) {
+            const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+            const std::string line = text.substr(begin, end - begin);
+            begin = end;
+            const bool is_head = line.starts_with("# ");
+            if (line.starts_with("# HELP ")) {
+                const std::string name = line.substr(7, line.find(' ', 7) - 7);
+                is_new = !metrics.contains(name);
+                if (is_new) names.push_back(name);
+                metric = &metrics[name];
+            }
+            if (metric != nullptr && (is_new || !is_head)) *metric += line;
+        }
+    }
+    std::string out;
+    for (const std::string& name : names) out += metrics[name];
     return out;
 }
 

@@ -40,7 +40,10 @@ class Histogram {
 
 struct Metrics {
     explicit Metrics(const std::string& model_name);
-    std::string text(const std::string& prefix, const JobQueue& jobs, const minim_engine_state& engine) const;
+    std::string text(const std::string& prefix, size_t n_running, size_t n_waiting,
+                     const minim_engine_state& engine) const;
+    // Returns the counts of HTTP requests alone.
+    std::string requests_text(const std::string& prefix) const;
 
     const std::string label;  // of every sample: model_name="..."
 
@@ -60,5 +63,8 @@ struct Metrics {
     Histogram prompt_tokens;
     Histogram generated_tokens;
 };
+
+// Joins the texts of several models: the head of each metric is written once, before the samples of all models.
+std::string joined_metrics(const std::vector<std::string>& texts);
 
 }  // namespace server

@@ -39,7 +39,7 @@ void Reply::start(std::function<void()> on_done) {
     };
     last_sent_ = Clock::now();
     if (plan_.is_stream) {
-        exchange_->begin_stream();
+        if (!exchange_->is_stream()) exchange_->begin_stream();  // it may have waited for its model
         exchange_->send(std::visit([](auto& writer) { return writer.start(); }, plan_.writer));
     }
     n_left_ = plan_.answers.size();

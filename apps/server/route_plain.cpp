@@ -2,6 +2,7 @@
 // The routes that generate nothing.
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -34,21 +35,54 @@ std::string decoded(std::string_view text) {
     return bytes;
 }
 
-Json model_entry(const ServedModel& serving, const std::string& name) {
-    return {{"id", name},
-            {"object", "model"},
-            {"type", "model"},
-            {"display_name", name},
-            {"created", serving.started},
-            {"owned_by", "minim"},
-            {"max_model_len", serving.n_context},
-            {"meta",
-             {{"n_vocab", serving.info.n_vocab},
-              {"n_ctx", serving.n_context},
-              {"n_ctx_train", serving.info.n_context_train},
-              {"n_embd", serving.info.hidden},
-              {"n_params", serving.info.n_parameters},
-              {"size", serving.info.weight_bytes}}}};
+const char* state_name(ModelEntry::State state) {
+    switch (state) {
+        case ModelEntry::State::loading:
+            return "loading";
+        case ModelEntry::State::loaded:
+            return "loaded";
+        case ModelEntry::State::failed:
+            return "failed";
+        case ModelEntry::State::unloaded:
+        case ModelEntry::State::unloading:
+            break;
+    }
+    return "unloaded";
+}
+
+Json status_json(const ModelEntry& entry) {
+    Json status = {{"value", state_name(entry.state)}};
+    if (entry.state == ModelEntry::State::loading) status["progress"] = entry.progress.load();
+    if (entry.state == ModelEntry::State::failed) status.update({{"failed", true}, {"error", entry.error}});
+    return status;
+}
+
+Json model_json(const Models& models, const ModelEntry& entry, const std::string& name) {
+    Json body = {{"id", name},
+                 {"object", "model"},
+                 {"type", "model"},
+                 {"display_name", name},
+                 {"created", models.started()},
+                 {"owned_by", "minim"},
+                 {"status", status_json(entry)}};
+    if (entry.state != ModelEntry::State::loaded) return body;
+    const ServedModel& served = *entry.served;
+    body["max_model_len"] = served.n_context;
+    body["meta"] = {{"n_vocab", served.info.n_vocab},
+                    {"n_ctx", served.n_context},
+                    {"n_ctx_train", served.info.n_context_train},
+                    {"n_embd", served.info.hidden},
+                    {"n_params", served.info.n_parameters},
+                    {"size", served.info.weight_bytes}};
+    return body;
+}
+
+// Returns the model that the body's field `model` names; without one, the first model.
+ModelEntry& named_model(const HttpRequest& http, Models& models) {
+    constexpr size_t k_longest = 65536;  // it is parsed on the loop's thread
+    if (http.body.size() > k_longest) throw ApiError{400, "the body is too long: it names a model", "", ""};
+    const Json body = parse_body(http.body);
+    return models.find_or_throw(Fields(body).text("model").value_or(""));
 }
 
 // Returns {"id", "piece"} of each token. A piece that is not whole UTF-8 is a list of bytes.
@@ -113,9 +147,10 @@ Prepared apply_template(const HttpRequest& http, ServedModel& serving) {
     return json_response({{"prompt", render(read_chat(request, serving), serving)}});
 }
 
-Prepared models(const HttpRequest&, ServedModel& serving) {
+std::optional<HttpResponse> list_of_models(const HttpRequest&, Models& models) {
     Json data = Json::array();
-    for (const std::string& name : serving.names) data.push_back(model_entry(serving, name));
+    for (const auto& entry : models.entries())
+        for (const std::string& name : entry->names) data.push_back(model_json(models, *entry, name));
     const Json first = data.front()["id"];
     const Json last = data.back()["id"];
     return json_response({{"object", "list"},
@@ -125,13 +160,44 @@ Prepared models(const HttpRequest&, ServedModel& serving) {
                           {"last_id", last}});
 }
 
-Prepared model_of_name(const HttpRequest& http, ServedModel& serving) {
+std::optional<HttpResponse> model_of_name(const HttpRequest& http, Models& models) {
     const std::string name = decoded(http.path.substr(std::string("/v1/models/").size()));
-    const std::vector<std::string>& names = serving.names;
-    if (std::find(names.begin(), names.end(), name) == names.end())
-        throw ApiError{404, fmt::format("the model '{}' does not exist", name.substr(0, 200)), "model",
-                       "model_not_found"};
-    return json_response(model_entry(serving, name));
+    for (const auto& entry : models.entries())
+        if (std::ranges::find(entry->names, name) != entry->names.end())
+            return json_response(model_json(models, *entry, name));
+    throw no_model(name);
+}
+
+std::optional<HttpResponse> load_model(const HttpRequest& http, Models& models) {
+    models.load(named_model(http, models));
+    return json_response({{"success", true}});
+}
+
+std::optional<HttpResponse> unload_model(const HttpRequest& http, Models& models) {
+    models.unload(named_model(http, models));
+    return json_response({{"success", true}});
+}
+
+// As llama.cpp's router answers if the request names no model.
+std::optional<HttpResponse> router_props(const HttpRequest& http, Models& models) {
+    if (!models.are_several() || !query_value(http.query, "model").empty()) return std::nullopt;
+    return json_response({{"role", "router"},
+                          {"max_instances", models.options().models_max},
+                          {"models_autoload", models.options().models_autoload},
+                          {"model_alias", models.entries().front()->names.front()},
+                          {"default_generation_settings", {{"n_ctx", 0}, {"params", Json::object()}}},
+                          {"build_info", minim_build_info()}});
+}
+
+std::string query_value(const std::string& query, std::string_view name) {
+    for (size_t begin = 0; begin < query.size();) {
+        const size_t end = std::min(query.find('&', begin), query.size());
+        const std::string_view part = std::string_view(query).substr(begin, end - begin);
+        const size_t mark = std::min(part.find('='), part.size());
+        if (part.substr(0, mark) == name) return decoded(part.substr(std::min(mark + 1, part.size())));
+        begin = end + 1;
+    }
+    return {};
 }
 
 Prepared props(const HttpRequest&, ServedModel& serving) {
@@ -139,7 +205,7 @@ Prepared props(const HttpRequest&, ServedModel& serving) {
     const SamplingFields defaults = read_sampling(Fields(nothing), serving, "stop");
     return json_response(
         {{"total_slots", serving.n_slots},
-         {"model_path", serving.options.model},
+         {"model_path", serving.path},
          {"chat_template", serving.chat_template},
          {"bos_token", special_text(MINIM_TOKEN_BOS, serving)},
          {"eos_token", special_text(MINIM_TOKEN_END, serving)},

@@ -20,18 +20,6 @@ namespace {
 constexpr std::string_view k_slots_path = "/slots/";
 constexpr size_t k_longest_filename = 255;  // bytes, as on usual file systems
 
-// Returns the value of a parameter of the query, without decoding it; "" if it is absent.
-std::string_view parameter(std::string_view query, std::string_view name) {
-    while (!query.empty()) {
-        const size_t end = std::min(query.find('&'), query.size());
-        const std::string_view pair = query.substr(0, end);
-        if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=')
-            return pair.substr(name.size() + 1);
-        query.remove_prefix(std::min(end + 1, query.size()));
-    }
-    return {};
-}
-
 enum class SlotAction { save, restore, erase };
 
 int64_t slot_of(const std::string& path, int64_t n_slots) {
@@ -45,8 +33,8 @@ int64_t slot_of(const std::string& path, int64_t n_slots) {
     return slot;
 }
 
-SlotAction action_of(std::string_view query) {
-    const std::string_view action = parameter(query, "action");
+SlotAction action_of(const std::string& query) {
+    const std::string action = query_value(query, "action");
     if (action == "save") return SlotAction::save;
     if (action == "restore") return SlotAction::restore;
     if (action == "erase") return SlotAction::erase;

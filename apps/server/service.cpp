@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,25 +29,29 @@ struct Route {
     const char* method;
     const char* path;  // a path that ends in / matches all paths below it
     ApiFamily family;
-    Prepared (*prepare)(const HttpRequest&, ServedModel&);
+    Prepared (*prepare)(const HttpRequest&, ServedModel&);  // null: `answer` does all
+    std::optional<HttpResponse> (*answer)(const HttpRequest&, Models&) = nullptr;
+    bool can_stream = false;
 };
 
 constexpr std::array k_routes = {
-    Route{"POST", "/v1/chat/completions", ApiFamily::openai, chat_completions},
-    Route{"POST", "/v1/completions", ApiFamily::openai, completions},
-    Route{"POST", "/v1/responses", ApiFamily::openai, responses},
-    Route{"POST", "/v1/messages", ApiFamily::anthropic, messages},
+    Route{"POST", "/v1/chat/completions", ApiFamily::openai, chat_completions, nullptr, true},
+    Route{"POST", "/v1/completions", ApiFamily::openai, completions, nullptr, true},
+    Route{"POST", "/v1/responses", ApiFamily::openai, responses, nullptr, true},
+    Route{"POST", "/v1/messages", ApiFamily::anthropic, messages, nullptr, true},
     Route{"POST", "/v1/messages/count_tokens", ApiFamily::anthropic, count_tokens},
     Route{"POST", "/tokenize", ApiFamily::openai, tokenize},
     Route{"POST", "/detokenize", ApiFamily::openai, detokenize},
     Route{"POST", "/apply-template", ApiFamily::openai, apply_template},
-    Route{"GET", "/v1/models", ApiFamily::openai, models},
-    Route{"GET", "/v1/models/", ApiFamily::openai, model_of_name},
+    Route{"GET", "/v1/models", ApiFamily::openai, nullptr, list_of_models},
+    Route{"GET", "/v1/models/", ApiFamily::openai, nullptr, model_of_name},
+    Route{"POST", "/models/load", ApiFamily::openai, nullptr, load_model},
+    Route{"POST", "/models/unload", ApiFamily::openai, nullptr, unload_model},
+    Route{"GET", "/props", ApiFamily::openai, props, router_props},
     Route{"POST", "/slots/", ApiFamily::openai, slot_action},
-    Route{"GET", "/props", ApiFamily::openai, props},
-    Route{"POST", "/completion", ApiFamily::openai, llama_completion},
-    Route{"POST", "/completions", ApiFamily::openai, llama_completion},
-    Route{"POST", "/infill", ApiFamily::openai, llama_infill},
+    Route{"POST", "/completion", ApiFamily::openai, llama_completion, nullptr, true},
+    Route{"POST", "/completions", ApiFamily::openai, llama_completion, nullptr, true},
+    Route{"POST", "/infill", ApiFamily::openai, llama_infill, nullptr, true},
     Route{"GET", "/tokenizer_info", ApiFamily::openai, tokenizer_info},
     Route{"POST", "/embedding", ApiFamily::openai, no_embeddings},
     Route{"POST", "/v1/embeddings", ApiFamily::openai, no_embeddings},
@@ -95,10 +102,11 @@ size_t n_workers() {
     return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 4, 16);
 }
 
-// Prepares a request on a worker's thread. Converts every failure to an answer.
-Prepared prepare_safely(const Route& route, const HttpRequest& request, ServedModel& serving) {
+// Calls `make`. Converts every failure to an answer.
+template <typename Make>
+auto make_safely(const Route& route, const HttpRequest& request, Make make) -> decltype(make()) {
     try {
-        return route.prepare(request, serving);
+        return make();
     } catch (const ApiError& error) {
         return error_response(error, route.family, request.id);
     } catch (const minim::Exception& error) {
@@ -113,17 +121,52 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, ServedMo
     }
 }
 
+// What a request says about the model that it wants.
+struct Wanted {
+    std::string model;  // "": the first one
+    bool is_stream = false;
+};
+
+Wanted wanted_of(const Route& route, const HttpRequest& request) {
+    const std::string in_query = query_value(request.query, "model");
+    if (request.method == "GET") return {in_query};
+    const Json members = parse_members(request.body, {"model", "stream"});
+    const Fields fields(members);
+    return {fields.text("model").value_or(in_query),
+            route.can_stream && fields.boolean("stream").value_or(false)};
+}
+
+// `only`: of this model alone; null: of all that are loaded.
+Json slots_of_models(const Models& models, const ModelEntry* only) {
+    Json slots = Json::array();
+    for (const auto& entry : models.entries()) {
+        if (entry->state != ModelEntry::State::loaded || (only != nullptr && entry.get() != only)) continue;
+        const auto jobs = entry->served->jobs.slots();
+        for (size_t i = 0; i < jobs.size(); ++i) {
+            Json slot = slot_json(i, entry->served->n_context, jobs[i].get());
+            if (models.are_several()) slot["model"] = entry->served->name;
+            slots.push_back(std::move(slot));
+        }
+    }
+    return slots;
+}
+
+// Returns an answer as the last event of a stream that has begun.
+std::string last_event(const HttpResponse& response, ApiFamily family) {
+    const char* type = family == ApiFamily::anthropic ? "event: error\n" : "";
+    return fmt::format("{}data: {}\n\n", type, response.body);
+}
+
 }  // namespace
 
 std::unique_ptr<HttpServer> listen(EventLoop& loop, const Options& options) {
     return std::make_unique<HttpServer>(loop, options.host, options.port, limits_of(options));
 }
 
-Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, const Serving& serving,
-                 std::shared_ptr<ServedModel> served)
+Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, Models& models)
     : loop_(loop),
-      options_(serving.options),
-      served_(std::move(served)),
+      options_(models.options()),
+      models_(models),
       keys_(keys),
       hosts_(options_.host, options_.cors_origin, !keys.is_empty()),
       http_(http),
@@ -134,14 +177,14 @@ Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, const Serv
 }
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
-    const auto arrived = Clock::now();
+    Pending pending = {exchange, 0, Clock::now(), nullptr};
     const HttpRequest& request = exchange->request;
-    if (!take_prefix(*exchange, options_.path_prefix)) return finish(*exchange, "refused", arrived);
+    if (!take_prefix(*exchange, options_.path_prefix)) return finish(pending, "refused");
     exchange->request.path = known_path(request.path);
     const bool is_open = std::ranges::find(k_open_paths, request.path) != k_open_paths.end();
     const auto refuse = [&](const ApiError& error) {
         exchange->respond(error_response(error, family_of(request.path), request.id));
-        finish(*exchange, "refused", arrived);
+        finish(pending, "refused");
     };
     if (!hosts_.allows_host(request.host))
         return refuse(
@@ -179,59 +222,128 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                          request.encoding.substr(0, 40)),
              "", "unsupported_encoding"});
     if (is_draining_) return refuse({503, end_reason(), "", ""});
-    prepare(exchange, route - k_routes.begin());
+    pending.route = static_cast<size_t>(route - k_routes.begin());
+    if (!answer_briefly(pending)) choose_model(std::move(pending));
 }
 
-void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
-    const auto arrived = Clock::now();
+// Answers requests that need no open model. Returns whether this is one.
+bool Service::answer_briefly(const Pending& pending) {
+    const Route& route = k_routes[pending.route];
+    if (route.answer == nullptr) return false;
+    const HttpRequest& request = pending.exchange->request;
+    const std::optional<HttpResponse> response = make_safely(
+        route, request, [&]() -> std::optional<HttpResponse> { return route.answer(request, models_); });
+    if (response) respond(pending, *response);
+    return response.has_value();
+}
+
+// If there is one model and it is open, the request need not be read to find it.
+void Service::choose_model(Pending pending) {
+    ModelEntry& first = *models_.find("");
     ++n_pending_;
-    const auto client = exchange->client();
+    if (!models_.are_several() && Models::is_ready(first)) return use_model(std::move(pending), first, false);
+    const auto client = pending.exchange->client();
     workers_.post(
-        [this, served = served_, exchange = exchange, client, route, arrived]() mutable {
-            // Nothing is done for a client that is gone.
-            auto prepared = std::make_shared<Prepared>(
-                client->is_gone ? Prepared(HttpResponse{})
-                                : prepare_safely(k_routes[route], exchange->request, *served));
-            exchange->request.body = {};
-            // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
-            loop_.post(
-                [this, exchange = std::move(exchange), prepared = std::move(prepared), route, arrived] {
-                    --n_pending_;
-                    answer(exchange, std::move(*prepared), route, arrived);
-                });
+        [this, pending = std::move(pending), client]() mutable {
+            using Result = std::variant<Wanted, HttpResponse>;
+            const Route& route = k_routes[pending.route];
+            const HttpRequest& request = pending.exchange->request;
+            Result result =
+                client->is_gone
+                    ? Result(HttpResponse{})
+                    : make_safely(route, request, [&]() -> Result { return wanted_of(route, request); });
+            loop_.post([this, pending = std::move(pending), result = std::move(result)] {
+                const Wanted* wanted = std::get_if<Wanted>(&result);
+                ModelEntry* entry = wanted != nullptr ? models_.find(wanted->model) : nullptr;
+                if (entry != nullptr) return use_model(pending, *entry, wanted->is_stream);
+                --n_pending_;
+                const ApiFamily family = k_routes[pending.route].family;
+                respond(pending, wanted != nullptr ? error_response(no_model(wanted->model), family,
+                                                                    pending.exchange->request.id)
+                                                   : std::get<HttpResponse>(result));
+            });
         },
         client);
 }
 
-void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
-                     Clock::time_point arrived) {
-    const char* path = k_routes[route].path;
-    if (const auto* response = std::get_if<HttpResponse>(&prepared)) {
-        exchange->respond(*response);
-        return finish(*exchange, path, arrived);
+void Service::use_model(Pending pending, ModelEntry& entry, bool is_stream) {
+    pending.metrics = entry.metrics;
+    if (drain_is_over_) {
+        --n_pending_;
+        return respond(pending, error_response({503, end_reason(), "", ""}, k_routes[pending.route].family,
+                                               pending.exchange->request.id));
     }
-    if (exchange->is_gone()) return finish(*exchange, path, arrived);
-    if (!failure_.empty() || drain_is_over_) {
-        exchange->respond(error_response({503, end_reason(), "", ""}, family_of(exchange->request.path),
-                                         exchange->request.id));
-        return finish(*exchange, path, arrived);
-    }
-    const auto reply = std::make_shared<Reply>(Reply::Tools{served_, workers_}, exchange,
-                                               std::move(std::get<Plan>(prepared)), arrived);
+    const std::shared_ptr<Exchange> exchange = pending.exchange;
+    const auto then = [this, pending = std::move(pending)](WaitingRequest::Result result) {
+        if (auto* served = std::get_if<std::shared_ptr<ServedModel>>(&result))
+            return prepare(pending, std::move(*served));
+        --n_pending_;
+        const ApiError& error = std::get<ApiError>(result);
+        HttpResponse response =
+            error_response(error, k_routes[pending.route].family, pending.exchange->request.id);
+        if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
+        respond(pending, response);
+    };
+    models_.use(entry, {exchange, is_stream, then, {}});
+}
+
+void Service::prepare(Pending pending, std::shared_ptr<ServedModel> served) {
+    const auto client = pending.exchange->client();
+    workers_.post(
+        [this, pending = std::move(pending), served = std::move(served), client]() mutable {
+            // Nothing is done for a client that is gone.
+            const Route& route = k_routes[pending.route];
+            const HttpRequest& request = pending.exchange->request;
+            auto prepared = std::make_shared<Prepared>(
+                client->is_gone ? Prepared(HttpResponse{}) : make_safely(route, request, [&]() -> Prepared {
+                    return route.prepare(request, *served);
+                }));
+            pending.exchange->request.body = {};
+            // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
+            loop_.post([this, pending = std::move(pending), served = std::move(served),
+                        prepared = std::move(prepared)] {
+                --n_pending_;
+                answer(pending, served, std::move(*prepared));
+            });
+        },
+        client);
+}
+
+void Service::answer(const Pending& pending, std::shared_ptr<ServedModel> served, Prepared prepared) {
+    const char* path = k_routes[pending.route].path;
+    if (const auto* response = std::get_if<HttpResponse>(&prepared)) return respond(pending, *response);
+    if (pending.exchange->is_gone()) return finish(pending, path);
+    if (!failure_.empty() || drain_is_over_)
+        return respond(pending, error_response({503, end_reason(), "", ""}, k_routes[pending.route].family,
+                                               pending.exchange->request.id));
+    const auto reply = std::make_shared<Reply>(Reply::Tools{std::move(served), workers_}, pending.exchange,
+                                               std::move(std::get<Plan>(prepared)), pending.arrived);
     replies_.insert(reply);
-    reply->start([this, weak = std::weak_ptr(reply), exchange, path, arrived] {
+    reply->start([this, weak = std::weak_ptr(reply), pending, path] {
         const auto ended = weak.lock();
-        finish(*exchange, path, arrived, ended->figures());
+        finish(pending, path, ended->figures());
         replies_.erase(ended);
     });
 }
 
-void Service::finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
-                     std::optional<AnswerFigures> answer) {
-    ++served_->metrics->requests[{route, exchange.status()}];
+// Answers at once, or ends a stream that began while the request waited for its model.
+void Service::respond(const Pending& pending, const HttpResponse& response) {
+    Exchange& exchange = *pending.exchange;
+    if (exchange.is_stream()) {
+        exchange.send(last_event(response, k_routes[pending.route].family));
+        exchange.end_stream();
+    } else {
+        exchange.respond(response);
+    }
+    finish(pending, k_routes[pending.route].path);
+}
+
+void Service::finish(const Pending& pending, const char* route, std::optional<AnswerFigures> answer) {
+    const Exchange& exchange = *pending.exchange;
+    ++(pending.metrics ? *pending.metrics : models_.metrics()).requests[{route, exchange.status()}];
     const HttpRequest& request = exchange.request;
     write_request({request.client, request.id, request.method, request.path.substr(0, 200), exchange.status(),
-                   std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(),
+                   std::chrono::duration<double, std::milli>(Clock::now() - pending.arrived).count(),
                    exchange.is_gone(), std::move(answer)});
 }
 
@@ -261,14 +373,14 @@ void Service::answer_options(Exchange& exchange) {
             response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
     }
     exchange.respond(response);
-    ++served_->metrics->requests[{"options", 204}];
+    ++models_.metrics().requests[{"options", 204}];
 }
 
 // Answers routes that need the loop's own state.
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;
-    if (served_->info.n_ranks > 1) look_for_lost_rank(Clock::now());
+    look_for_lost_rank(Clock::now());
     if (path == "/") {
         response.content_type = "text/html; charset=utf-8";
         response.headers = {{"Content-Security-Policy", std::string(k_chat_page_policy)},
@@ -286,17 +398,17 @@ void Service::answer_directly(Exchange& exchange) {
         if (!failure_.empty()) body["error"] = failure_;
         response.status = is_ready ? 200 : 503;
         response.body = to_text(body);
-    } else if (path == "/slots") {
-        Json slots = Json::array();
-        for (const auto& job : served_->jobs.slots()) {
-            slots.push_back(slot_json(slots.size(), served_->n_context, job.get()));
-        }
-        response.body = to_text(slots);
     } else {
-        response.content_type = k_metrics_type;
-        response.body =
-            served_->metrics->text(options_.metrics_prefix, served_->jobs, served_->engine.state()) +
-            model_metrics(options_.metrics_prefix, *served_) + process_metrics(options_.metrics_prefix);
+        const std::string name = query_value(exchange.request.query, "model");
+        ModelEntry* only = name.empty() ? nullptr : models_.find(name);
+        if (!name.empty() && only == nullptr) {
+            response = error_response(no_model(name), ApiFamily::openai, exchange.request.id);
+        } else if (path == "/slots") {
+            response.body = to_text(slots_of_models(models_, only));
+        } else {
+            response.content_type = k_metrics_type;
+            response.body = models_.metrics_text(only) + process_metrics(options_.metrics_prefix);
+        }
     }
     exchange.respond(response);
 }
@@ -306,8 +418,9 @@ void Service::tick() {
     const auto interval =
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.ping_seconds));
     for (const auto& reply : replies_) reply->ping(now, interval);
-    if (served_->info.n_ranks > 1) look_for_lost_rank(now);
-    if (served_->info.n_processes > 1) look_for_progress(now);
+    models_.tick(now, interval);
+    look_for_lost_rank(now);
+    look_for_progress(now);
     // After a failure it answers a little longer, and says so (look_for_lost_rank).
     if (is_draining_ && failure_.empty()) look_for_end_of_drain(now);
 }
@@ -321,6 +434,7 @@ void Service::look_for_end_of_drain(Clock::time_point now) {
             write_note(
                 fmt::format("{}: {} requests end with an error", end_reason(), replies_.size() + n_pending_));
         for (const auto& reply : std::vector(replies_.begin(), replies_.end())) reply->end(end_reason());
+        models_.refuse_waiting({503, end_reason(), "", ""});
     }
     if (replies_.empty() && n_pending_ == 0) {
         http_.stop_listening();
@@ -332,13 +446,15 @@ void Service::look_for_end_of_drain(Clock::time_point now) {
 
 // Ends the server some time after a rank is lost: nothing can be computed any more. Until then the clients that wait get their error.
 void Service::look_for_lost_rank(Clock::time_point now) {
+    const ServedModel* served = models_.only();
+    if (served == nullptr || served->info.n_ranks <= 1) return;
     constexpr std::chrono::milliseconds k_time_for_errors{500};
     if (!failure_.empty()) {
         if (now - failed_at_ >= k_time_for_errors) loop_.stop();
         return;
     }
     try {
-        served_->model.check();
+        served->model.check();
     } catch (const minim::Exception& error) {
         end_by_failure(error.what());
     }
@@ -347,10 +463,12 @@ void Service::look_for_lost_rank(Clock::time_point now) {
 // Ends requests with an error after a signal to end, if they cannot come to their end any more: the launcher ends all processes soon,
 // as it does when one of another machine is lost, or no step ends. Launchers end processes that stay for a second after the signal.
 void Service::look_for_progress(Clock::time_point now) {
+    const ServedModel* served = models_.only();
+    if (served == nullptr || served->info.n_processes <= 1) return;
     constexpr std::chrono::milliseconds k_longest_drain{200};  // before the launcher's end
     constexpr std::chrono::milliseconds k_longest_pause{250};  // between steps of small models
-    const uint64_t n_steps = served_->engine.state().n_steps;
-    const bool is_computing = served_->jobs.n_running() > 0;
+    const uint64_t n_steps = served->engine.state().n_steps;
+    const bool is_computing = served->jobs.n_running() > 0;
     if (n_steps != n_steps_ || !is_computing) {
         if (n_steps != n_steps_ && is_computing && n_steps_ > 0)
             longest_step_ = std::max(longest_step_, now - progressed_at_);
@@ -377,7 +495,8 @@ void Service::end_by_failure(const std::string& failure) {
 
 // `sender`: the process that has sent the signal.
 void Service::drain(pid_t sender) {
-    if (served_->info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
+    const ServedModel* served = models_.only();
+    if (served != nullptr && served->info.n_processes > 1 && sender == getppid() && !ended_by_launcher_) {
         ended_by_launcher_ = Clock::now();
         write_note("shutting down: the launcher ends the processes of the model");
         if (is_draining_) return;

@@ -15,9 +15,9 @@
 #include "http/event_loop.h"
 #include "http/host_check.h"
 #include "http/http_server.h"
+#include "models.h"
 #include "reply.h"
 #include "request_log.h"
-#include "serving.h"
 
 namespace server {
 
@@ -26,8 +26,7 @@ std::unique_ptr<HttpServer> listen(EventLoop& loop, const Options& options);
 
 class Service {
   public:
-    Service(EventLoop& loop, HttpServer& http, const Keys& keys, const Serving& serving,
-            std::shared_ptr<ServedModel> served);
+    Service(EventLoop& loop, HttpServer& http, const Keys& keys, Models& models);
 
     // Returns the error that has ended the server: a rank of the model is lost; empty: none.
     const std::string& failure() const { return failure_; }
@@ -38,10 +37,21 @@ class Service {
     using Clock = std::chrono::steady_clock;
 
     void handle(const std::shared_ptr<Exchange>& exchange);
-    void prepare(const std::shared_ptr<Exchange>& exchange, size_t route);
-    void answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
-                Clock::time_point arrived);
-    void finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
+    // A request under way.
+    struct Pending {
+        std::shared_ptr<Exchange> exchange;
+        size_t route = 0;
+        Clock::time_point arrived;
+        std::shared_ptr<Metrics> metrics;  // of its model, once that is known
+    };
+
+    bool answer_briefly(const Pending& pending);
+    void choose_model(Pending pending);
+    void use_model(Pending pending, ModelEntry& entry, bool is_stream);
+    void prepare(Pending pending, std::shared_ptr<ServedModel> served);
+    void answer(const Pending& pending, std::shared_ptr<ServedModel> served, Prepared prepared);
+    void respond(const Pending& pending, const HttpResponse& response);
+    void finish(const Pending& pending, const char* route,
                 std::optional<AnswerFigures> answer = std::nullopt);
     void answer_directly(Exchange& exchange);
     void answer_options(Exchange& exchange);
@@ -56,9 +66,9 @@ class Service {
 
     EventLoop& loop_;
     const Options& options_;
-    const std::shared_ptr<ServedModel> served_;
+    Models& models_;
     std::unordered_set<std::shared_ptr<Reply>> replies_;
-    size_t n_pending_ = 0;  // requests that the workers have
+    size_t n_pending_ = 0;  // requests that the workers have, or that wait for their model
     bool is_draining_ = false;
     bool drain_is_over_ = false;  // the time of --drain-timeout is
     Clock::time_point drained_at_;

@@ -2,12 +2,12 @@
 #include "serving.h"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,16 +25,9 @@ minim::Runtime open_runtime(const Options& options) {
     return minim::Runtime(runtime);
 }
 
-// Requests that run at once, if the options do not say and memory suffices.
-constexpr int64_t k_usual_slots = 16;
-
-int64_t slots_of(const Options& options) {
-    return options.n_parallel > 0 ? options.n_parallel : k_usual_slots;
-}
-
 // Leaves room for the KV cache that open_engine() asks for. Without a usable device the server runs on the CPU, and says so.
 minim::Model open_model(const minim::Runtime& runtime, Options options, const std::string& path,
-                        const minim::Cancel* cancel) {
+                        const minim::Progress& progress) {
     const bool is_given = options.kv_tokens > 0;
     program::Room room;
     room.n_context = is_given ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
@@ -42,9 +35,10 @@ minim::Model open_model(const minim::Runtime& runtime, Options options, const st
     options.n_ubatch = options.n_batch;
     options.allow_cpu = options.allow_cpu || options.devices.empty() || options.devices == "auto";
     std::vector<std::string> notes;
-    const minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
+    minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
+    model.progress = progress;
     for (const std::string& note : notes) write_note(note);
-    minim::Model opened(runtime, path, model, cancel);
+    minim::Model opened(runtime, path, model);
     if (opened.info().process == 0) return opened;
     // A launcher passes signals on to all processes. The one that leads ends the others once its requests have ended.
     for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
@@ -116,17 +110,21 @@ minim::Engine open_engine(const minim::Model& model, const Options& options) {
     return opened;
 }
 
-int64_t now_in_seconds() {
-    return std::chrono::duration_cast<std::chrono::seconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
+// Returns the length of a token's text; 0 for rows of the embedding that stand for no token: padding.
+size_t token_length(const minim::Model& model, int32_t id) {
+    try {
+        return model.token_text(id).view().size();
+    } catch (const minim::Exception& error) {
+        if (error.status() != MINIM_E_INVALID) throw;
+        return 0;
+    }
 }
 
 // Returns the length of the longest token's text, at least 1.
 size_t longest_token_of(const minim::Model& model, int64_t n_vocab) {
     size_t longest = 1;
     for (int64_t id = 0; id < n_vocab; ++id)
-        longest = std::max(longest, model.token_text(static_cast<int32_t>(id)).str().size());
+        longest = std::max(longest, token_length(model, static_cast<int32_t>(id)));
     return longest;
 }
 
@@ -139,14 +137,14 @@ Serving::Serving(const Options& o) : options(o), runtime(open_runtime(options)) 
         throw UsageError(fmt::format("--slot-save-path: '{}' is not a folder", folder));
 }
 
-ServedModel::ServedModel(Serving& shared, EventLoop& loop, const std::string& path,
-                         const std::vector<std::string>& given_names, const minim::Cancel* cancel)
+ServedModel::ServedModel(Serving& shared, EventLoop& loop, std::string model_path,
+                         const std::vector<std::string>& given_names, const minim::Progress& progress)
     : options(shared.options),
-      model(open_model(shared.runtime, options, path, cancel)),
+      path(std::move(model_path)),
+      model(open_model(shared.runtime, options, path, progress)),
       info(model.info()),
       names(names_of(model, given_names)),
       name(names.front()),
-      started(now_in_seconds()),
       chat_template(options.chat_template.empty() ? metadata(model, "tokenizer.chat_template")
                                                   : options.chat_template),
       recommended(model.checkpoint().recommended_sampling()),
@@ -159,6 +157,11 @@ ServedModel::ServedModel(Serving& shared, EventLoop& loop, const std::string& pa
       reasoning(shared.reasoning),
       constraints(model),
       jobs(loop, engine, static_cast<size_t>(n_slots), static_cast<size_t>(options.n_queue)) {}
+
+int64_t slots_of(const Options& options) {
+    constexpr int64_t k_usual_slots = 16;
+    return options.n_parallel > 0 ? options.n_parallel : k_usual_slots;
+}
 
 void log_sizes(const ServedModel& served) {
     for (const minim_device_memory& device : served.model.memory())

@@ -30,20 +30,20 @@ struct Serving {
 
 // An open model and its engine.
 struct ServedModel {
-    // Opens the model at `path`. `given_names`: of the model in requests and answers; empty: the file's. Throws minim::Exception, or
+    // Opens the model at `model_path`. `given_names`: of the model in requests and answers; empty: the file's. Throws minim::Exception, or
     // std::runtime_error. If several processes share the model, those that do not lead compute for the one that does until it closes
     // the model; then FollowedToTheEnd is thrown.
-    ServedModel(Serving& shared, EventLoop& loop, const std::string& path,
-                const std::vector<std::string>& given_names, const minim::Cancel* cancel = nullptr);
+    ServedModel(Serving& shared, EventLoop& loop, std::string model_path,
+                const std::vector<std::string>& given_names, const minim::Progress& progress = {});
     ServedModel(const ServedModel&) = delete;
     ServedModel& operator=(const ServedModel&) = delete;
 
     const Options& options;
+    const std::string path;
     const minim::Model model;
     const minim_model_info info;
     const std::vector<std::string> names;          // at least one
     const std::string name;                        // the first one, in answers
-    const int64_t started;                         // seconds since 1970
     const std::string chat_template;               // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
@@ -62,6 +62,9 @@ struct ServedModel {
     std::shared_ptr<Metrics>
         metrics;  // set by the owner: counts outlive a model that is closed and opened again
 };
+
+// Returns how many requests run at once if memory suffices.
+int64_t slots_of(const Options& options);
 
 // Writes the memory of each device and the sizes that were chosen to the log.
 void log_sizes(const ServedModel& served);

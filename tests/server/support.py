@@ -41,8 +41,8 @@ class Server:
         limits = [] if address_space is None else ["bash", "-c", f'ulimit -v {address_space >> 10}; exec "$0" "$@"']
         self.log = tempfile.NamedTemporaryFile("r", suffix=".log")
         self.process = subprocess.Popen(
-            [*limits, PROGRAM, "-m", str(model), "--port", "0", "--log-file", self.log.name, *usual,
-             *map(str, arguments)],  # the last of repeated options counts
+            [*limits, PROGRAM, *(["-m", str(model)] if model else []), "--port", "0", "--log-file", self.log.name, *usual,
+             *map(str, arguments)],  # the last of repeated options counts, but for -m
             env={**os.environ, **(environment or {})}, stderr=subprocess.PIPE, text=True)
         self.address = ("127.0.0.1", self._port())
 

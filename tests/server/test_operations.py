@@ -306,6 +306,15 @@ class End(unittest.TestCase):
             self.assertIn(f"{message}: 7 requests end with an error", server.text())
             server.__exit__(None)
 
+    def test_requests_that_wait_for_a_model_end_too(self):
+        server = Server("-m", f"b={MODEL}", "--models-max", 1, "--drain-timeout", 1, model=f"a={MODEL}")
+        with self.asked(server, [{**LONG, "model": "a"}, {**LONG, "model": "b"}, {**LONG, "model": "b", "stream": True}]) as answers:
+            self.assertEqual(server.stop(60), 0)
+        for _, text in answers:
+            self.assertIn("the 1 s of --drain-timeout are over", text)
+        self.assertEqual([status for status, _ in answers[:2]], [503, 503])
+        server.__exit__(None)
+
     def test_a_second_signal_ends_it_at_once(self):
         server = Server()
         socks = [socket.create_connection(server.address, timeout=30) for _ in range(8)]

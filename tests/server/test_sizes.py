@@ -45,6 +45,11 @@ class Sizes(unittest.TestCase):
         with Server("-c", 1000, "--parallel", 3) as server:
             self.assertEqual(sizes(server)[:3], (1000, 3008, 3))
 
+    def test_rows_of_the_embedding_may_stand_for_no_token(self):
+        with Server(model=pathlib.Path(os.environ["MINIM_TEST_MODELS"], "minim-tiny-nvfp4")) as server:
+            self.assertEqual(server.get("/v1/models")[2]["data"][0]["meta"]["n_vocab"], 2048)
+            self.assertTrue(server.chat(HELLO, max_tokens=4)["choices"][0]["message"])
+
     def test_a_cache_of_experts_and_the_kv_cache_share_a_device(self):
         for memory in (12, 16, 24, 40):
             for arguments in (("-c", 0), ("-c", 0, "--expert-cache", "2MiB"), ("-c", 2048, "--cpu-moe"), ("-c", 4096)):
