@@ -311,6 +311,13 @@ class Limits(unittest.TestCase):
                 ask(server, None)
                 wait_for(profile.exists)
                 wait_for(lambda: states(server) == {"minim-tiny": "unloaded"})
+        ranks = {**SIM, "MINIM_SIM": "devices=2 memory=64"}
+        with Server("--models-idle", 1, "-tp", 2, "--device", "sim:0,sim:1", environment=ranks) as server:
+            self.assertIn("--models-idle has no effect: a model that ranks share stays loaded", server.text())
+            ask(server, None)
+            time.sleep(1.5)
+            self.assertEqual(server.post("/models/unload", {})[0], 400)
+            self.assertEqual(states(server), {"minim-tiny": "loaded"})
         with several("--sleep-idle-seconds", 1) as server:
             ask(server, "one")
             wait_for(lambda: states(server)["one"] == "unloaded")
