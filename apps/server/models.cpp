@@ -109,7 +109,7 @@ bool Models::is_ready(const ModelEntry& entry) {
 void Models::use(ModelEntry& entry, WaitingRequest request) {
     if (is_ready(entry)) return request.then(lease(entry));
     const bool is_closed = entry.state == State::unloaded || entry.state == State::failed;
-    if (is_closed && !options().models_autoload && are_several_)
+    if (is_closed && !request.wanted.may_load)
         return request.then(ApiError{
             400, fmt::format("the model '{}' is not loaded; POST /models/load loads it", entry.names.front()),
             "model", "model_not_loaded"});
@@ -136,6 +136,11 @@ void Models::load(ModelEntry& entry) {
 void Models::unload(ModelEntry& entry) {
     if (options().parallel.is_given())
         throw ApiError{400, "a model that ranks share stays loaded", "model", ""};
+    const auto wanted = std::ranges::find(wanted_, &entry);
+    if (wanted != wanted_.end() && entry.state != State::loaded && entry.waiting.empty()) {
+        wanted_.erase(wanted);  // it had no room yet
+        return advance();
+    }
     if (entry.state != State::loaded && entry.state != State::loading)
         throw ApiError{400, fmt::format("the model '{}' is not loaded", entry.names.front()), "model", ""};
     entry.must_close = true;
@@ -159,7 +164,7 @@ void Models::tick(Clock::time_point now, Clock::duration interval) {
                 entry->waiting.erase(entry->waiting.begin() + static_cast<std::ptrdiff_t>(i));
                 --n_waiting_;
                 gone.then(ApiError{503, "the client is gone", "", ""});
-            } else if (request.is_stream && now - request.last_sent >= interval) {
+            } else if (request.wanted.is_stream && now - request.last_sent >= interval) {
                 if (!request.exchange->is_stream()) request.exchange->begin_stream();
                 request.exchange->send(": the model is being loaded\n\n");
                 request.last_sent = now;
@@ -196,7 +201,7 @@ void Models::advance() {
     // One that is wanted and still loaded must close first.
     const auto next =
         std::ranges::find_if(wanted_, [](const ModelEntry* entry) { return entry->state != State::loaded; });
-    if (next == wanted_.end()) return;
+    if (next == wanted_.end()) return stay_all();
     ModelEntry& entry = **next;
     if (has_room_for(entry)) {
         wanted_.erase(next);

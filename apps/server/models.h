@@ -28,13 +28,20 @@
 
 namespace server {
 
+// What a request says about the model that it wants.
+struct Wanted {
+    std::string model;     // "": the first one
+    bool may_load = true;  // else it must be loaded already
+    bool is_stream = false;
+};
+
 // A request that waits for its model.
 struct WaitingRequest {
     using Clock = std::chrono::steady_clock;
     using Result = std::variant<std::shared_ptr<ServedModel>, ApiError>;
 
     std::shared_ptr<Exchange> exchange;
-    bool is_stream = false;
+    Wanted wanted;
     std::function<void(Result)> then;  // called once, unless the server ends
     Clock::time_point last_sent = {};
 };

@@ -121,19 +121,17 @@ auto make_safely(const Route& route, const HttpRequest& request, Make make) -> d
     }
 }
 
-// What a request says about the model that it wants.
-struct Wanted {
-    std::string model;  // "": the first one
-    bool is_stream = false;
-};
-
-Wanted wanted_of(const Route& route, const HttpRequest& request) {
-    const std::string in_query = query_value(request.query, "model");
-    if (request.method == "GET") return {in_query};
+// `loads`: whether a request loads its model if it does not say, as llama.cpp's clients do by `autoload`.
+Wanted wanted_of(const Route& route, const HttpRequest& request, bool loads) {
+    const std::string autoload = query_value(request.query, "autoload");
+    Wanted wanted = {query_value(request.query, "model"),
+                     autoload.empty() ? loads : autoload == "true" || autoload == "1", false};
+    if (request.method == "GET") return wanted;
     const Json members = parse_members(request.body, {"model", "stream"});
     const Fields fields(members);
-    return {fields.text("model").value_or(in_query),
-            route.can_stream && fields.boolean("stream").value_or(false)};
+    wanted.model = fields.text("model").value_or(wanted.model);
+    wanted.is_stream = route.can_stream && fields.boolean("stream").value_or(false);
+    return wanted;
 }
 
 // `only`: of this model alone; null: of all that are loaded.
@@ -241,21 +239,22 @@ bool Service::answer_briefly(const Pending& pending) {
 void Service::choose_model(Pending pending) {
     ModelEntry& first = *models_.find("");
     ++n_pending_;
-    if (!models_.are_several() && Models::is_ready(first)) return use_model(std::move(pending), first, false);
+    if (!models_.are_several() && Models::is_ready(first)) return use_model(std::move(pending), first, {});
     const auto client = pending.exchange->client();
     workers_.post(
-        [this, pending = std::move(pending), client]() mutable {
+        [this, pending = std::move(pending), client,
+         loads = !models_.are_several() || options_.models_autoload]() mutable {
             using Result = std::variant<Wanted, HttpResponse>;
             const Route& route = k_routes[pending.route];
             const HttpRequest& request = pending.exchange->request;
             Result result =
-                client->is_gone
-                    ? Result(HttpResponse{})
-                    : make_safely(route, request, [&]() -> Result { return wanted_of(route, request); });
+                client->is_gone ? Result(HttpResponse{}) : make_safely(route, request, [&]() -> Result {
+                    return wanted_of(route, request, loads);
+                });
             loop_.post([this, pending = std::move(pending), result = std::move(result)] {
                 const Wanted* wanted = std::get_if<Wanted>(&result);
                 ModelEntry* entry = wanted != nullptr ? models_.find(wanted->model) : nullptr;
-                if (entry != nullptr) return use_model(pending, *entry, wanted->is_stream);
+                if (entry != nullptr) return use_model(pending, *entry, *wanted);
                 --n_pending_;
                 const ApiFamily family = k_routes[pending.route].family;
                 respond(pending, wanted != nullptr ? error_response(no_model(wanted->model), family,
@@ -266,7 +265,7 @@ void Service::choose_model(Pending pending) {
         client);
 }
 
-void Service::use_model(Pending pending, ModelEntry& entry, bool is_stream) {
+void Service::use_model(Pending pending, ModelEntry& entry, const Wanted& wanted) {
     pending.metrics = entry.metrics;
     if (drain_is_over_) {
         --n_pending_;
@@ -284,7 +283,7 @@ void Service::use_model(Pending pending, ModelEntry& entry, bool is_stream) {
         if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
         respond(pending, response);
     };
-    models_.use(entry, {exchange, is_stream, then, {}});
+    models_.use(entry, {exchange, wanted, then, {}});
 }
 
 void Service::prepare(Pending pending, std::shared_ptr<ServedModel> served) {

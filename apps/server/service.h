@@ -47,7 +47,7 @@ class Service {
 
     bool answer_briefly(const Pending& pending);
     void choose_model(Pending pending);
-    void use_model(Pending pending, ModelEntry& entry, bool is_stream);
+    void use_model(Pending pending, ModelEntry& entry, const Wanted& wanted);
     void prepare(Pending pending, std::shared_ptr<ServedModel> served);
     void answer(const Pending& pending, std::shared_ptr<ServedModel> served, Prepared prepared);
     void respond(const Pending& pending, const HttpResponse& response);

@@ -20,6 +20,7 @@ from support import CHAT, COUNT, HELLO, MODEL, PROGRAM, ROOT, Server, parse_even
 
 MIX = ROOT / "examples" / "models" / "minim-tiny-mix-ik.gguf"
 IQ = ROOT / "tests" / "data" / "models"  # minim-tiny-mix-iq, in three parts
+SIM = {"MINIM_PLUGIN_PATH": os.environ["MINIM_SIM_FOLDER"], "MINIM_SIM": "devices=1 memory=24"}
 NVFP4 = pathlib.Path(os.environ["MINIM_TEST_MODELS"], "minim-tiny-nvfp4")
 LONG = {"ignore_eos": True, "max_tokens": 1500, "stream": True}
 N_RANDOM = int(os.environ.get("MINIM_RANDOM_REQUESTS", 150))
@@ -303,6 +304,20 @@ class Limits(unittest.TestCase):
             after = re.search(r"generation_tokens_total{.*} (\d+)", server.get("/metrics")[2].decode()).group(1)
             self.assertGreater(int(after), int(before) + 3500)
             self.assertIn("is unloaded: it was idle", server.text())
+        with tempfile.TemporaryDirectory() as folder:
+            profile = pathlib.Path(folder, "profile")
+            arguments = ("-c", 2048, "--device", "sim:0", "--cpu-moe", "--expert-cache", "2MiB", "--expert-profile", profile)
+            with Server("--models-idle", 1, *arguments, environment=SIM) as server:
+                ask(server, None)
+                wait_for(profile.exists)
+                wait_for(lambda: states(server) == {"minim-tiny": "unloaded"})
+        ranks = {**SIM, "MINIM_SIM": "devices=2 memory=64"}
+        with Server("--models-idle", 1, "-tp", 2, "--device", "sim:0,sim:1", environment=ranks) as server:
+            self.assertIn("--models-idle has no effect: a model that ranks share stays loaded", server.text())
+            ask(server, None)
+            time.sleep(1.5)
+            self.assertEqual(server.post("/models/unload", {})[0], 400)
+            self.assertEqual(states(server), {"minim-tiny": "loaded"})
         with several("--sleep-idle-seconds", 1) as server:
             ask(server, "one")
             wait_for(lambda: states(server)["one"] == "unloaded")
@@ -331,6 +346,10 @@ class Loading(unittest.TestCase):
                     break
             self.assertEqual(status["value"], "loading")
             self.assertTrue(0 <= status["progress"] <= 1, status)
+            server.ok("/models/load", {"model": "three"})
+            wait_for(lambda: states(server)["three"] != "unloaded")
+            server.ok("/models/unload", {"model": "three"})  # usually while it is being loaded
+            wait_for(lambda: "the model 'three' is unloaded" in server.text())
             running = Stream(server, "one")
             running.first_line()
             self.assertEqual(server.ok("/models/unload", {"model": "one"}), {"success": True})
@@ -341,6 +360,15 @@ class Loading(unittest.TestCase):
             self.assertEqual(order, ["loaded", "unloaded", "loaded"])
             server.ok("/models/unload", {"model": "one"})
             wait_for(lambda: states(server)["one"] == "unloaded")
+        with several("--models-max", 1) as server:
+            ask(server, "one")
+            running = Stream(server, "one", max_tokens=3500)
+            running.first_line()
+            for path in ("/models/load", "/models/unload"):  # before there is room
+                server.ok(path, {"model": "two"})
+            ask(server, "one")
+            running.rest()
+            self.assertNotIn("'two' is loaded", server.text())
         with Server() as server:  # the same with one model
             server.ok("/models/unload", {"model": "any"})
             wait_for(lambda: states(server) == {"minim-tiny": "unloaded"})
@@ -355,6 +383,10 @@ class Loading(unittest.TestCase):
             server.ok("/models/load", {"model": "one"})
             wait_for(lambda: states(server)["one"] == "loaded")
             ask(server, "one")
+            self.assertEqual(server.get("/props?model=two&autoload=true")[2]["model_alias"], "two")
+        with several() as server:
+            self.assertEqual(server.get("/props?model=two&autoload=false")[0], 400)
+            self.assertEqual(states(server)["two"], "unloaded")
 
     def test_the_failure_of_one_model_is_told_and_hurts_no_other(self):
         with tempfile.TemporaryDirectory() as folder:
