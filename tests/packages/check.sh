@@ -54,7 +54,8 @@ case $answer in
     *Paris*) ;;
     *) fail "the program minim answers: $answer" ;;
 esac
-for file in lib/systemd/system/minim-server.service share/minim/minim-server.env share/minim/minim-server.grafana.json; do
+for file in lib/systemd/system/minim-server.service share/minim/minim-server.env share/minim/minim-server.grafana.json share/doc/minim/marked.LICENSE \
+    share/doc/minim/highlight.LICENSE; do
     [ -f "$usr/$file" ] || fail "there is no $file"
 done
 "$usr/bin/minim-server" --version | grep -q "$version" || fail "minim-server is not of version $version"
