@@ -131,16 +131,17 @@ class Engine(unittest.TestCase):
     def test_log_probabilities_of_a_prompt(self):
         ids = list(range(7, 107))
         with minim.Engine(model(), kv_tokens=2048) as engine:
-            expected = engine.submit(ids, max_tokens=3).result()
-            self.assertEqual(expected.prompt_tokens, [])
+            without = engine.submit(ids, max_tokens=3)
+            expected = without.result()
+            self.assertEqual(without.prompt_tokens, [])
             request = engine.submit(ids, max_tokens=3, prompt_logprobs=2)
             answer = request.result()
             self.assertEqual((answer.ids, answer.text), (expected.ids, expected.text))
             self.assertEqual((request.state.n_generated, request.cached_tokens), (3, 0))
         with model().session(context=128) as session:
             rows = session.eval(ids, all_logits=True)
-        self.assertEqual([token.id for token in answer.prompt_tokens], ids[1:])
-        for token, row in zip(answer.prompt_tokens, rows):
+        self.assertEqual([token.id for token in request.prompt_tokens], ids[1:])
+        for token, row in zip(request.prompt_tokens, rows):
             total = math.log(sum(math.exp(logit) for logit in row))
             self.assertAlmostEqual(token.logprob, row[token.id] - total, places=4)
             self.assertEqual(token.prompt_rank, 1 + sum(logit > row[token.id] for logit in row))

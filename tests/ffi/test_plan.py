@@ -86,7 +86,7 @@ class Plans(unittest.TestCase):
             self.assertIn(says, str(raised.exception))
         with self.assertRaises(abi.Error) as raised:
             minim.plan(Q8_0, devices=["RTX 3090", "RTX 4090"], host=HOST, context=1024, tensor_parallel=2)
-        self.assertIn("cuda:1 of compute capability 8.9 beside cuda:0 of 8.6", str(raised.exception))
+        self.assertIn("cuda:1 (sm_89) beside cuda:0 (sm_86)", str(raised.exception))
 
     def test_placement_as_a_model_is_opened(self):
         def plan(**options):

@@ -1554,7 +1554,6 @@ class Answer(typing.NamedTuple):
     ids: list
     text: str
     finish_reason: FinishReason
-    prompt_tokens: list = []  # Tokens of the prompt after the first, without text: option prompt_logprobs
 
 
 _SLICE_MS = 100  # how long a call blocks before Python can handle signals
@@ -1581,6 +1580,7 @@ class Request(abi.Handle):
     def __init__(self, engine, handle, callback=None):
         self._reading = threading.Lock()
         self._kept = []  # tokens that were read and not returned
+        self.prompt_tokens = []  # once result() has returned, with the option prompt_logprobs: Tokens of the prompt after the first, without text
         self._token, self._what = abi.Token(), c.c_int32(-1)  # of _next_now(), which is called for every token
         self._out_arguments = c.byref(self._token), c.byref(self._what)
         self._own("request_free", handle, engine._raised, (engine.model._runtime, callback))
@@ -1661,8 +1661,8 @@ class Request(abi.Handle):
     def _whole_answer(self):
         tokens, self._kept = self._kept, []
         own = [t for t in tokens if t.prompt_rank == 0]
-        of_prompt = [t for t in tokens if t.prompt_rank > 0]
-        return Answer([t.id for t in own], "".join(t.text for t in own), self.finish_reason, of_prompt)
+        self.prompt_tokens += [t for t in tokens if t.prompt_rank > 0]
+        return Answer([t.id for t in own], "".join(t.text for t in own), self.finish_reason)
 
     def cancel(self):
         """Ends the answer after the tokens reported so far."""
