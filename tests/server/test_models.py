@@ -10,13 +10,12 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
-from support import CHAT, COUNT, HELLO, MODEL, PROGRAM, ROOT, Server, parse_events
+from support import CHAT, COUNT, HELLO, MODEL, ROOT, Server, parse_events, run_to_end
 
 MIX = ROOT / "examples" / "models" / "minim-tiny-mix-ik.gguf"
 IQ = ROOT / "tests" / "data" / "models"  # minim-tiny-mix-iq, in three parts
@@ -31,11 +30,6 @@ def several(*arguments, models=("one", "two", "three"), **options):
     pairs = [(model, MODEL) if isinstance(model, str) else model for model in models]
     named = [argument for name, path in pairs for argument in ("-m", f"{name}={path}")]
     return Server(*named, *arguments, model=None, **options)
-
-
-def start(*arguments):
-    """Runs a server that is expected to end by itself."""
-    return subprocess.run([PROGRAM, "--port", "0", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def states(server):
@@ -140,7 +134,7 @@ class Names(unittest.TestCase):
                     self.assertTrue(ask(server, one))
             with Server("-m", f"first={folder / 'plain.gguf'}", "--models-dir", name, model=None) as server:
                 self.assertEqual(list(states(server)), ["first", *names[:5], *names[6:]])  # one file, one model
-            done = start("--models-dir", name, "-m", f"plain={MODEL}")
+            done = run_to_end("--models-dir", name, "-m", f"plain={MODEL}", model=None)
             self.assertEqual(done.returncode, 1)
             self.assertIn("two models have the name 'plain'", done.stderr)
 
@@ -157,7 +151,7 @@ class Names(unittest.TestCase):
                     (["-m", str(MODEL), "-m", str(MIX), "-sm", "tensor"], 2, "-sm is for one model"),
                     (["-m", str(MODEL), "-m", str(MIX), "-tp", "2"], 2, "-tp is for one model")):
                 with self.subTest(arguments=arguments):
-                    done = start(*arguments)
+                    done = run_to_end(*arguments, model=None)
                     self.assertEqual(done.returncode, code, done.stderr)
                     self.assertIn(text, done.stderr)
         with Server("--models-max", 2, "--no-models-autoload") as server:

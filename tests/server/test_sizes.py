@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from support import HELLO, MODEL, PROGRAM, ROOT, Server
+from support import HELLO, ROOT, Server, run_to_end
 
 SIM = os.environ["MINIM_SIM_FOLDER"]
 TRAINED = 4096  # context of the tiny model
@@ -17,12 +17,6 @@ TRAINED = 4096  # context of the tiny model
 
 def sim(memory, devices=1):
     return {"MINIM_PLUGIN_PATH": SIM, "MINIM_SIM": f"devices={devices} memory={memory}"}
-
-
-def start(*arguments, environment=None):
-    """Runs a server that is expected to end by itself."""
-    return subprocess.run([PROGRAM, "-m", str(MODEL), "--port", "0", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120, env={**os.environ, **(environment or {})})
 
 
 def sizes(server):
@@ -69,17 +63,17 @@ class Sizes(unittest.TestCase):
     def test_what_was_asked_for_and_does_not_fit_is_an_error_that_says_what_fits(self):
         for arguments in (("-c", 200000), ("-c", 200000, "--cpu-moe"), ("-c", 200000, "--parallel", 2)):
             with self.subTest(arguments=arguments):
-                done = start(*arguments, "--device", "sim:0", environment=sim(24))
+                done = run_to_end(*arguments, "--device", "sim:0", environment=sim(24))
                 self.assertEqual(done.returncode, 1, done.stderr)
                 found = re.search(r"error: .*a context of (\d+) tokens would fit", done.stderr)
                 self.assertIsNotNone(found, done.stderr)
                 with Server(*arguments, "-c", found.group(1), "--device", "sim:0", environment=sim(24)) as server:
                     self.assertEqual(sizes(server)[0], int(found.group(1)))
-        done = start("-c", 64, "--parallel", 4096, "--device", "sim:0", environment=sim(24))
+        done = run_to_end("-c", 64, "--parallel", 4096, "--device", "sim:0", environment=sim(24))
         self.assertEqual(done.returncode, 1, done.stderr)
         found = re.search(r"error: 4096 requests at once do not fit.* (\d+) would fit", done.stderr)
         self.assertIsNotNone(found, done.stderr)
-        done = start("-c", 8192, "--kv-tokens", 4096)
+        done = run_to_end("-c", 8192, "--kv-tokens", 4096)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("a context of 8192 tokens does not fit a KV cache of 4096 tokens", done.stderr)
 
