@@ -17,5 +17,7 @@ void tokenize(const Options& options, const minim::Cancel& cancel);
 void perplexity(const Options& options, const minim::Cancel& cancel);
 // Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
 void plan(const Options& options);
+// Converts or quantises a checkpoint.
+void convert(const Options& options, const minim::Cancel& cancel);
 
 }  // namespace cli

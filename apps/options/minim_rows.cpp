@@ -60,7 +60,7 @@ constexpr Row k_minim_rows[] = {
      "and "
      "the bandwidth of each",
      set<&Options::plan_link>},
-    {"--json", "", flag(), k_plan | bit(Command::options), "", "print one JSON object",
+    {"--json", "", flag(), k_plan | k_conversions | bit(Command::options), "", "print one JSON object",
      set<&Options::prints_json>},
 };
 

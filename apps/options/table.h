@@ -97,8 +97,9 @@ constexpr uint32_t k_answers =
 constexpr uint32_t k_texts = bit(Command::generate) | bit(Command::tokenize) | bit(Command::perplexity);
 constexpr uint32_t k_open = k_answers | k_texts | k_server;                  // commands that open a model
 constexpr uint32_t k_run = k_answers | bit(Command::perplexity) | k_server;  // commands that evaluate it
+constexpr uint32_t k_conversions = bit(Command::convert) | bit(Command::quantize);
 constexpr uint32_t k_all =
-    k_open | k_plan | bit(Command::inspect) | bit(Command::devices) | bit(Command::options);
+    k_open | k_plan | k_conversions | bit(Command::inspect) | bit(Command::devices) | bit(Command::options);
 
 // Calls `use` with each of the names in `names`.
 template <typename Use>
