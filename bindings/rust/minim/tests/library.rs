@@ -13,7 +13,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use minim::{
-    Cancel, ConstraintForm, Delta, EngineOptions, Finish, FinishReason, KvFormat, LogLevel, Model, ModelOptions, OutputParser,
+    Cancel, ConstraintForm, Delta, EngineOptions, Finish, FinishReason, Importance, ImportanceFormat, ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser,
     RequestOptions, Runtime, Sampling, SessionOptions, Specials, Status,
 };
 
@@ -179,6 +179,31 @@ fn prompt_states_come_back_and_one_conversation_is_saved() {
     assert_eq!(engine.save_prefix(&prompts[3], &path, None).expect("a file"), 300);
     assert_eq!(engine.erase_prefix(&conversation).expect("erased"), 302);
     assert_eq!(engine.load_prefix(&path, None).expect("tokens"), prompts[3]);
+    std::fs::remove_file(&path).expect("the file");
+}
+
+#[test]
+fn importance_data_is_collected_saved_and_merged() {
+    let model = open();
+    let mut session = model.session(SessionOptions::new().context(64)).expect("a session");
+    let options = ImportanceOptions::new().dataset("a.txt").chunk_size(20).process_output(true).text_hash(3);
+    let importance = Importance::new(&model, options).expect("importance data");
+    importance.attach(&mut session).expect("attached");
+    let ids: Vec<i32> = (5..45).collect();
+    session.eval(&ids, &mut [], None).expect("evaluated");
+    Importance::detach(&mut session).expect("detached");
+    session.eval(&ids[..5], &mut [], None).expect("evaluated");
+    assert!(importance.describe().expect("a text").contains(r#""chunks": 2, "chunk_size": 20"#));
+    let path = std::env::temp_dir().join(format!("minim-rust-importance-{}.dat", std::process::id()));
+    importance.save(&path, ImportanceFormat::Auto).expect("a file");
+    let unknown = Importance::load(&path, 0).expect("a file");
+    assert!(unknown.describe().expect("a text").contains(r#""format": "dat""#));
+    assert_eq!(importance.merge(&unknown).expect_err("no counts").status, Status::Invalid);
+    let older = Importance::load(&path, 20).expect("a file");
+    assert_eq!(older.attach(&mut session).expect_err("of a file").status, Status::Invalid);
+    importance.merge(&older).expect("merged");
+    importance.save(&path, ImportanceFormat::Gguf).expect("a file");
+    assert!(Importance::load(&path, 0).expect("a file").describe().expect("a text").contains(r#""chunks": 4"#));
     std::fs::remove_file(&path).expect("the file");
 }
 
