@@ -22,6 +22,7 @@
 #include "constraint/constraint.h"
 #include "engine/engine.h"
 #include "engine/generation.h"
+#include "engine/importance.h"
 #include "engine/session.h"
 #include "guard.h"
 #include "model/model.h"
@@ -214,6 +215,11 @@ struct minim_request {
     minim::engine::TokenEvent event;  // the pointers of the last minim_token point into it
     std::vector<minim_token_probability> top;
     minim::capi::InUse in_use;
+};
+
+struct minim_importance {
+    std::shared_ptr<minim::capi::Runtime> runtime;  // of the model; null: it collects nothing
+    std::unique_ptr<minim::engine::Importance> importance;
 };
 
 struct minim_constraint {

@@ -130,6 +130,12 @@ class ExactOperations : public CudaDevice {
         });
     }
 
+    bool observes_slots() const noexcept override { return false; }
+    void observe_slots(Scratch&, const float*, int64_t, const int32_t*, int64_t, const ExpertWeights&, float*,
+                       float*) const override {
+        fail_internal("{} does not observe slots", name());
+    }
+
     void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override {
         Stream& s = to_write(scratch);

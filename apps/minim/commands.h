@@ -15,6 +15,13 @@ void inspect(const Options& options);
 void devices(const Options& options);
 void tokenize(const Options& options, const minim::Cancel& cancel);
 void perplexity(const Options& options, const minim::Cancel& cancel);
+// Returns false if Ctrl-C ended the work; what is done so far is in the output file.
+bool imatrix(const Options& options, const minim::Cancel& cancel);
+void eval_kl(const Options& options, const minim::Cancel& cancel);
+void eval_choice(const Options& options, const minim::Cancel& cancel);
+void eval_compare(const Options& options);
+void eval_needle(const Options& options, const minim::Cancel& cancel);
+void eval_tools(const Options& options, const minim::Cancel& cancel);
 // Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
 void plan(const Options& options);
 // Converts or quantises a checkpoint.

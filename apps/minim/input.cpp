@@ -108,6 +108,11 @@ std::string utf8_text(std::string text, const std::string& source) {
     return text;
 }
 
+int32_t specials_of(const std::string& mode) {
+    if (mode == "safe") return MINIM_SPECIALS_SAFE;
+    return mode == "none" ? MINIM_SPECIALS_NONE : MINIM_SPECIALS_EXACT;
+}
+
 std::string prompt_text(const Options& options) {
     return utf8_text(input_text(options), name_of_source(options));
 }

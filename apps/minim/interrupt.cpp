@@ -16,6 +16,7 @@ namespace {
 // Global, because a signal handler has no other access to data.
 std::atomic<minim_cancel*> interrupt_cancel{nullptr};
 std::atomic<int> interrupt_pipe{-1};  // of SurviveInterrupts
+std::atomic<bool> has_triggered{false};
 
 void on_interrupt(int) {
     const int saved_errno = errno;
@@ -24,6 +25,7 @@ void on_interrupt(int) {
     if (cancel == nullptr && pipe < 0) _exit(k_exit_interrupted);
     if (cancel != nullptr) {
         minim_cancel_trigger(cancel);
+        has_triggered = true;
     } else if (write(pipe, "", 1) < 0) {
         // The pipe is full of interrupts that were not read yet.
     }
@@ -48,6 +50,10 @@ CancelOnInterrupt::CancelOnInterrupt(const minim::Cancel& cancel) {
 
 CancelOnInterrupt::~CancelOnInterrupt() {
     interrupt_cancel = nullptr;
+}
+
+bool was_interrupted() noexcept {
+    return has_triggered;
 }
 
 SurviveInterrupts::SurviveInterrupts() {

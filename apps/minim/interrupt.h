@@ -18,6 +18,9 @@ class CancelOnInterrupt {
     CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
 };
 
+// Returns whether a SIGINT has triggered a `cancel` so far. For work that ends between steps, not in one.
+bool was_interrupted() noexcept;
+
 // While this object exists, SIGINT outside of a CancelOnInterrupt makes fd() readable, and does not end the process.
 class SurviveInterrupts {
   public:

@@ -72,6 +72,11 @@ int run(const cli::Options& options) {
         cli::flush_output();
         return 0;
     }
+    if (options.command == cli::Command::eval_compare) {
+        cli::eval_compare(options);
+        cli::flush_output();
+        return 0;
+    }
     if (options.command == cli::Command::options) {
         cli::print(program::options_json());
         cli::flush_output();
@@ -87,6 +92,12 @@ int run(const cli::Options& options) {
     if (options.command == cli::Command::chat) cli::chat(options, cancel);
     if (options.command == cli::Command::tokenize) cli::tokenize(options, cancel);
     if (options.command == cli::Command::perplexity) cli::perplexity(options, cancel);
+    if (options.command == cli::Command::imatrix)
+        return cli::imatrix(options, cancel) ? 0 : cli::k_exit_interrupted;
+    if (options.command == cli::Command::eval_kl) cli::eval_kl(options, cancel);
+    if (options.command == cli::Command::eval_choice) cli::eval_choice(options, cancel);
+    if (options.command == cli::Command::eval_needle) cli::eval_needle(options, cancel);
+    if (options.command == cli::Command::eval_tools) cli::eval_tools(options, cancel);
     return 0;
 }
 

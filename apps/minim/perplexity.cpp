@@ -3,7 +3,6 @@
 // nothing is put before them; every position but a chunk's first counts.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
@@ -16,35 +15,20 @@
 #include "input.h"
 #include "open_model.h"
 #include "output.h"
+#include "token_logits.h"
 
 namespace cli {
 namespace {
 
-constexpr size_t k_logits_bytes =
-    size_t{64} << 20;  // size of the buffer: with a large vocabulary, a chunk is evaluated in parts
-
-// Returns -log of the softmax of `logits` at `id`. Computes in double, because the sum has as many terms as the vocabulary.
-double negative_log_probability(std::span<const float> logits, int32_t id) {
-    const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-    double sum = 0.0;
-    for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-    return largest + std::log(sum) - static_cast<double>(logits[id]);
-}
-
 // Returns the sum of the losses of all positions of the chunk but the first.
 double chunk_loss(minim::Session& session, std::span<const int32_t> chunk, size_t n_vocab,
                   std::vector<float>& logits, const minim::Cancel& cancel) {
-    const size_t part = std::max<size_t>(1, k_logits_bytes / (n_vocab * sizeof(float)));
     double loss = 0.0;
     session.truncate(0);
-    for (size_t at = 0; at + 1 < chunk.size(); at += part) {
-        const std::span<const int32_t> ids = chunk.subspan(at, std::min(part, chunk.size() - 1 - at));
-        session.eval({ids.data(), ids.size()}, true, logits, &cancel);
-        for (size_t i = 0; i < ids.size(); ++i) {
-            loss +=
-                negative_log_probability(std::span(logits).subspan(i * n_vocab, n_vocab), chunk[at + i + 1]);
-        }
-    }
+    for_each_logits(session, chunk.first(chunk.size() - 1), 0, n_vocab, logits, cancel,
+                    [&](size_t i, std::span<const float> row) {
+                        loss += log_sum_exp(row) - static_cast<double>(row[chunk[i + 1]]);
+                    });
     return loss;
 }
 

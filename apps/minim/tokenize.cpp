@@ -10,14 +10,6 @@
 #include "output.h"
 
 namespace cli {
-namespace {
-
-int32_t specials_of(const std::string& mode) {
-    if (mode == "safe") return MINIM_SPECIALS_SAFE;
-    return mode == "none" ? MINIM_SPECIALS_NONE : MINIM_SPECIALS_EXACT;
-}
-
-}  // namespace
 
 void tokenize(const Options& options, const minim::Cancel& cancel) {
     const std::string text = input_text(options);

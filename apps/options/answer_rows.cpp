@@ -14,6 +14,7 @@ namespace program {
 namespace {
 
 constexpr uint32_t k_both = k_answers | k_server;
+constexpr uint32_t k_generate_too = k_both | k_eval_answers;
 constexpr int64_t k_usual_draft = 8;
 
 constexpr Word k_off[] = {{"-1", 0}};
@@ -136,9 +137,9 @@ constexpr Row k_answer_rows[] = {
      set_sampling<&SamplingDefaults::ignores_end>},
     {"-n --predict --n-predict --max-tokens", "", count("N", -1, k_largest_int64), k_both, "-1",
      "tokens to generate; -1 or 0: until the model ends its turn", set<&Options::n_predict>},
-    {"--reasoning-budget", "", count("N", -1, k_largest_int64), k_both, "-1",
+    {"--reasoning-budget", "", count("N", -1, k_largest_int64), k_generate_too, "-1",
      "the maximum number of tokens of thought; -1: no limit, 0: no thought", set<&Options::reasoning_budget>},
-    {"-rea --reasoning", "", choice("WHETHER", k_thinking), k_both, "auto",
+    {"-rea --reasoning", "", choice("WHETHER", k_thinking), k_generate_too, "auto",
      "off: as --reasoning-budget 0; on, auto: the model thinks", set_thinking},
     {"--draft-tokens --draft --draft-n --draft-max --spec-draft-n-max --num-speculative-tokens "
      "--speculative-num-draft-tokens",
@@ -152,12 +153,12 @@ constexpr Row k_answer_rows[] = {
      [](Options& o, const Value& v) { choose_drafts(o, v.on); }},
     {"-sc --speculative-config", "", text("JSON"), k_both, "",
      "vLLM's form: '{\"method\": \"ngram\", \"num_speculative_tokens\": 5}'", set_speculative_config},
-    {"--chat-template", "", any_text("TEXT"), k_both, "the checkpoint's",
+    {"--chat-template", "", any_text("TEXT"), k_generate_too, "the checkpoint's",
      "a chat template in place of the checkpoint's: the text of a Jinja template, or a file with one",
      set_template},
-    {"--chat-template-file", "", text("FILE"), k_both, "", "the same, from a file",
+    {"--chat-template-file", "", text("FILE"), k_generate_too, "", "the same, from a file",
      [](Options& o, const Value& v) { o.chat_template = template_of_file(v); }},
-    {"--chat-template-kwargs --default-chat-template-kwargs", "", text("JSON"), k_both, "",
+    {"--chat-template-kwargs --default-chat-template-kwargs", "", text("JSON"), k_generate_too, "",
      "variables of the chat template, as a JSON object, for all conversations", set_kwargs},
 };
 

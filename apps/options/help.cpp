@@ -23,6 +23,11 @@ constexpr std::string_view k_intro_minim =
     "  inspect      print the headers of a checkpoint; loads no weights\n"
     "  tokenize     print the tokens of a text\n"
     "  perplexity   measure how well the model predicts a text\n"
+    "  imatrix      collect importance data from a text, merge, show and convert it\n"
+    "  eval kl      KL divergence between a model and another one's saved logits\n"
+    "  eval choice  answer multiple-choice questions; eval compare: compare two runs\n"
+    "  eval needle  find a sentence in a long text\n"
+    "  eval tools   make the tool calls that are expected\n"
     "  plan         plan where the weights of a checkpoint go and how fast that is, from headers alone\n"
     "  convert      write a checkpoint as a GGUF file, whose numbers stay or go to plain types\n"
     "  quantize     write a checkpoint as a GGUF file with quantised weights\n"
@@ -39,6 +44,24 @@ std::string_view intro(Command command) {
             return "minim tokenize OPTIONS: prints the tokens of a text.\n";
         case Command::perplexity:
             return "minim perplexity OPTIONS: measures how well the model predicts a text.\n";
+        case Command::imatrix:
+            return "minim imatrix OPTIONS: collects importance data from a text (-m, -f or --samples, -o), "
+                   "merges files of it (--in-file, -o) or shows one (--show).\n";
+        case Command::eval_kl:
+            return "minim eval kl OPTIONS: saves the log-probabilities of a model after each token of a text "
+                   "(-f, --save), or compares a model with saved ones (--reference).\n";
+        case Command::eval_choice:
+            return "minim eval choice FILE OPTIONS: answers multiple-choice questions. FILE has JSON lines "
+                   "with question, options and answer, or is llama.cpp's binary file of tasks.\n";
+        case Command::eval_compare:
+            return "minim eval compare A B: compares two files of results of `minim eval choice -o`, "
+                   "question by question.\n";
+        case Command::eval_needle:
+            return "minim eval needle OPTIONS: hides a sentence in texts of several lengths, and asks for "
+                   "it.\n";
+        case Command::eval_tools:
+            return "minim eval tools FILE OPTIONS: compares the tool calls of answers with those that are "
+                   "expected. FILE has JSON lines with messages, tools and expect.\n";
         case Command::inspect:
             return "minim inspect FILE OPTIONS: prints the headers of a checkpoint, a .gguf or .safetensors "
                    "file, an "

@@ -9,6 +9,13 @@ constexpr uint32_t k_generate = bit(Command::generate);
 constexpr uint32_t k_chat = bit(Command::chat);
 constexpr uint32_t k_tokenize = bit(Command::tokenize);
 constexpr uint32_t k_inspect = bit(Command::inspect);
+constexpr uint32_t k_imatrix = bit(Command::imatrix);
+constexpr uint32_t k_kl = bit(Command::eval_kl);
+constexpr uint32_t k_choice = bit(Command::eval_choice);
+constexpr uint32_t k_needle = bit(Command::eval_needle);
+constexpr uint32_t k_reports = k_imatrix | k_kl | k_eval_answers | bit(Command::eval_compare);
+constexpr Word k_importance_forms[] = {{"gguf", 0}, {"dat", 1}};
+constexpr Word k_scores[] = {{"letter", 0}, {"continuation", 1}, {"generate", 2}};
 constexpr Word k_specials[] = {{"exact", 0}, {"safe", 1}, {"none", 2}};
 
 constexpr Row k_minim_rows[] = {
@@ -39,7 +46,7 @@ constexpr Row k_minim_rows[] = {
      set<&Options::raw>},
     {"--hide-reasoning", "", flag(), k_chat, "", "do not show what the model thinks",
      set<&Options::hides_reasoning>},
-    {"--specials", "", choice("MODE", k_specials), k_tokenize, "exact",
+    {"--specials", "", choice("MODE", k_specials), k_tokenize | k_imatrix, "exact",
      "added tokens recognised in the text: exact (all), safe (no control tokens) or none",
      [](Options& o, const Value& v) { o.specials = k_specials[v.integer].text; }},
     {"--ids", "", flag(), k_tokenize, "", "ids alone, on one line", set<&Options::ids_only>},
@@ -49,6 +56,68 @@ constexpr Row k_minim_rows[] = {
      set<&Options::show_metadata>},
     {"--tensors", "", flag(), k_inspect, "", "the tensor table; without --metadata only this",
      set<&Options::show_tensors>},
+    {"--chunk --chunk-size", "", integer("N", 2, k_largest_int32), k_imatrix | k_kl, "512",
+     "tokens of a chunk: chunks do not overlap, a short last one is left out; of an older file of --in-file",
+     set<&Options::chunk_tokens>},
+    {"--chunks", "", integer("N", 0, k_largest_int32), k_imatrix | k_kl, "0",
+     "the most chunks of the text; 0: all", set<&Options::n_chunks>},
+    {"--samples", "", text("FILE"), k_imatrix, "",
+     "in place of -f: JSON lines with text, or with messages and tools, each cut to --chunk tokens",
+     set<&Options::samples_file>},
+    {"-o --output --output-file", "", text("FILE"), k_imatrix, "",
+     "the file to write; an older one is replaced atomically", set<&Options::output_file>},
+    {"--output-format", "", choice("FORM", k_importance_forms), k_imatrix, "dat if FILE ends in .dat",
+     "gguf: sums and counts; dat: the older form of llama.cpp",
+     [](Options& o, const Value& v) { o.output_format = k_importance_forms[v.integer].text; }},
+    {"--process-output", "", flag(), k_imatrix, "", "also collect for output.weight",
+     set<&Options::processes_output>},
+    {"--save-frequency --output-frequency -ofreq", "", integer("N", 1, k_largest_int32), k_imatrix, "10",
+     "write FILE every N chunks", set<&Options::save_frequency>},
+    {"--resume", "", flag(), k_imatrix, "",
+     "go on behind the chunks that FILE has, of the same text, chunk size and model", set<&Options::resumes>},
+    {"--in-file", "", text("FILE"), k_imatrix, "",
+     "add the data of this file; may be repeated; without -m FILE is the sum of these files",
+     set<&Options::in_files>},
+    {"--show --show-statistics", "", text("FILE"), k_imatrix, "",
+     "print what a file has of each weight, and nothing else", set<&Options::shown_file>},
+    {"--save --kl-divergence-base", "", text("FILE"), k_kl, "",
+     "write the log-probabilities of all tokens, for --reference, as llama-perplexity does",
+     set<&Options::saved_logits>},
+    {"--reference", "", text("FILE"), k_kl, "", "compare the model with a file of --save",
+     set<&Options::reference_logits>},
+    {"--compact", "", flag(), k_kl, "",
+     "save the likeliest tokens of a position alone, down to a rest of 2^-16; llama.cpp cannot read that",
+     set<&Options::compact>},
+    {"--all", "", flag(), k_kl, "",
+     "save all positions of a chunk, not only the second half; llama.cpp cannot read that",
+     set<&Options::all_positions>},
+    {"--score", "", choice("HOW", k_scores), k_choice, "letter",
+     "letter: the likeliest letter after `Answer:`; continuation: the likeliest option after the question; "
+     "generate: the letter in an answer by the chat template",
+     [](Options& o, const Value& v) { o.score = k_scores[v.integer].text; }},
+    {"--shots", "", text("FILE"), k_choice, "",
+     "worked examples before each question, those of its category first; JSON lines, with cot_content",
+     set<&Options::shots_file>},
+    {"-k --n-shots", "", integer("N", 0, 64), k_choice, "5", "the number of these examples",
+     set<&Options::n_shots>},
+    {"--category", "", any_text("NAME"), k_choice, "", "questions of this category alone",
+     set<&Options::category>},
+    {"--limit", "", integer("N", 0, k_largest_int32), k_choice | bit(Command::eval_tools), "0",
+     "the first N questions; 0: all", set<&Options::limit>},
+    {"-o --output --output-file", "", text("FILE"), k_choice, "",
+     "a line for each question, for `minim eval compare`; questions that FILE has are left out",
+     set<&Options::output_file>},
+    {"--temp --temperature", "", real("X", 0, 100), k_eval_answers, "0",
+     "temperature of answers; 0: always the likeliest token", set_sampling<&SamplingDefaults::temperature>},
+    {"-n --predict --n-predict --max-tokens", "", count("N", 1, k_largest_int32), k_eval_answers, "2048",
+     "the most tokens of an answer", set<&Options::n_predict>},
+    {"-s --seed --random-seed", "", Type{.kind = Kind::seed, .value = "N"}, k_eval_answers, "1",
+     "of --temp, and of the texts of `minim eval needle`",
+     [](Options& o, const Value& v) { o.sampling.seed = v.bytes; }},
+    {"--lengths", "", Type{.kind = Kind::numbers, .value = "N,N", .high = 1e9}, k_needle, "4096,32768",
+     "tokens of the texts", set<&Options::lengths>},
+    {"--depths", "", Type{.kind = Kind::numbers, .value = "X,X", .high = 100}, k_needle, "0,25,50,75,100",
+     "where the sentence is, in percent of the text", set<&Options::depths>},
     {"-dev --device", "", text("NAME=MEMORY,BANDWIDTH"), k_plan, "those of this machine",
      "a device, which need not exist: 'cuda:0=96GiB,1790GB/s,pcie=50GB/s', or a card's name: 'RTX 3090'; may "
      "be repeated; in the order of the layers",
@@ -60,8 +129,8 @@ constexpr Row k_minim_rows[] = {
      "and "
      "the bandwidth of each",
      set<&Options::plan_link>},
-    {"--json", "", flag(), k_plan | k_conversions | bit(Command::options), "", "print one JSON object",
-     set<&Options::prints_json>},
+    {"--json", "", flag(), k_plan | k_conversions | bit(Command::options) | k_reports, "",
+     "print one JSON object", set<&Options::prints_json>},
 };
 
 }  // namespace

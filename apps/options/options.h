@@ -19,6 +19,12 @@ enum class Command : uint32_t {
     chat,
     tokenize,
     perplexity,
+    imatrix,
+    eval_kl,
+    eval_choice,
+    eval_compare,
+    eval_needle,
+    eval_tools,
     inspect,
     devices,
     plan,
@@ -134,9 +140,9 @@ struct Options {
     bool show_tensors = true;
     bool ids_only = false;
     std::string specials = "exact";
-    int64_t chunk_tokens = 256;
-    std::string plan_host;  // "768GiB,576GB/s"; "": this machine
-    std::string plan_link;  // between ranks: "9us,20GB/s"; "": by the devices
+    int64_t chunk_tokens = 256;  // imatrix and eval kl: 512; 0: not known
+    std::string plan_host;       // "768GiB,576GB/s"; "": this machine
+    std::string plan_link;       // between ranks: "9us,20GB/s"; "": by the devices
     bool prints_json = false;
 
     // Of `minim convert` and `minim quantize` alone; the source is `model`.
@@ -170,6 +176,29 @@ struct Options {
     uint64_t conversion_memory = 0;  // bytes; 0: the library's default
     std::string report_file;
     std::string progress = "auto";
+
+    // Of `minim imatrix` and `minim eval`.
+    std::vector<std::string> files;  // without an option: questions, requests, results
+    std::string samples_file;        // JSON lines; "": none
+    std::string output_file;         // "": none
+    std::string output_format;       // "gguf" or "dat"; "": by the name
+    std::vector<std::string> in_files;
+    std::string shown_file;
+    int64_t n_chunks = 0;  // the most; 0: all
+    bool processes_output = false;
+    int64_t save_frequency = 10;  // chunks
+    bool resumes = false;
+    std::string saved_logits;      // file to write; "": none
+    std::string reference_logits;  // file to compare with; "": none
+    bool compact = false;
+    bool all_positions = false;
+    std::string score = "letter";
+    std::string shots_file;  // worked examples; "": none
+    int64_t n_shots = 5;
+    std::string category;  // "": all
+    int64_t limit = 0;     // questions; 0: all
+    std::vector<double> lengths = {4096, 32768};
+    std::vector<double> depths = {0, 25, 50, 75, 100};
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.
     std::string host = "127.0.0.1";  // "unix:/run/minim/server.sock": a Unix socket

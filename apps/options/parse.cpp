@@ -18,6 +18,8 @@ namespace {
 constexpr std::array<std::array<std::string_view, 2>, 3> k_contradictions = {
     {{"--prompt", "--file"}, {"--cpu-moe", "--n-cpu-moe"}, {"--host", "--uds"}}};
 
+constexpr int64_t k_usual_chunk = 512;  // tokens, of imatrix and eval kl
+
 const Given* find_given(const std::vector<Given>& given, std::string_view name) {
     const Given* found = nullptr;
     for (const Given& one : given)
@@ -60,14 +62,19 @@ Command take_command(Command command, std::vector<std::string>& arguments) {
         if (arguments.front() == "serve") arguments.erase(arguments.begin());
         return command;
     }
+    const bool has_kind = arguments.front() == "eval" && arguments.size() > 1;
+    const std::string typed = arguments.front() + (has_kind ? " " + arguments[1] : "");
     for (uint32_t i = 1; i < static_cast<uint32_t>(Command::server); ++i) {
         const auto one = static_cast<Command>(i);
         const std::string_view words = command_name(one);
-        const bool is_british = one == Command::quantize && arguments.front() == "quantise";
-        if (words.substr(words.find(' ') + 1) != arguments.front() && !is_british) continue;
-        arguments.erase(arguments.begin());
+        const bool is_british = one == Command::quantize && typed == "quantise";
+        if (words.substr(words.find(' ') + 1) != typed && !is_british) continue;
+        arguments.erase(arguments.begin(), arguments.begin() + (has_kind ? 2 : 1));
         return one;
     }
+    if (arguments.front() == "eval")
+        throw UsageError(fmt::format("minim eval {}: kl, choice, compare, needle and tools are known",
+                                     has_kind ? fmt::format("'{}'", arguments[1]) : "KIND"));
     return command;
 }
 
@@ -86,11 +93,24 @@ void take_conversion(const std::vector<std::string>& names, Options& options) {
     if (is_quantize) options.recipe = names[2];
 }
 
+// Returns the number of files that a command takes without an option.
+size_t n_files(Command command) {
+    if (command == Command::eval_compare) return 2;
+    return command == Command::eval_choice || command == Command::eval_tools ? 1 : 0;
+}
+
 void take_positional(const Reading& reading, Options& options) {
     const std::vector<std::string>& names = reading.positional;
     if (options.command == Command::convert || options.command == Command::quantize)
         return take_conversion(names, options);
     if (names.empty()) return;
+    if (const size_t most = n_files(options.command); most > 0) {
+        if (names.size() > most)
+            throw UsageError(fmt::format("'{}' is not expected: {} takes {} file{}", names[most],
+                                         command_name(options.command), most, most == 1 ? "" : "s"));
+        options.files = names;
+        return;
+    }
     const bool takes_model = options.command == Command::server || options.command == Command::inspect;
     const bool has_model = !options.model.empty() && find_given(reading.given, "--model") != nullptr &&
                            find_given(reading.given, "--model")->origin == Origin::command_line;
@@ -108,17 +128,62 @@ void complete_formats(Options& options) {
     if (options.v_format == MINIM_KV_AUTO) options.v_format = options.kv_format;
 }
 
+void check_imatrix(const Options& options) {
+    const bool has_text = options.text || !options.text_file.empty();
+    if (!options.shown_file.empty()) {
+        if (!options.model.empty() || !options.in_files.empty() || !options.output_file.empty())
+            throw UsageError("--show excludes -m, --in-file and -o");
+        return;
+    }
+    if (options.output_file.empty()) throw UsageError("-o is required: the file to write");
+    if (options.model.empty() && (has_text || !options.samples_file.empty() || options.in_files.empty()))
+        throw UsageError("-m is required: the model that computes the text");
+    if (options.model.empty()) return;
+    if (has_text && !options.samples_file.empty())
+        throw UsageError("--samples excludes -p and -f: there is one text");
+    if (!has_text && options.samples_file.empty()) throw UsageError("-f or --samples is required: the text");
+    const bool is_dat = options.output_format == "dat" ||
+                        (options.output_format.empty() && options.output_file.ends_with(".dat"));
+    if (options.resumes && is_dat)
+        throw UsageError("--resume needs a GGUF file: a .dat file does not say which text it is from");
+    if (options.resumes && !options.in_files.empty())
+        throw UsageError("--resume excludes --in-file: merge the files afterwards");
+}
+
+// What an option says that another one makes useless.
+void note_unused_text(Options& options, const std::vector<Given>& given) {
+    if (options.command != Command::eval_kl || options.reference_logits.empty()) return;
+    for (const std::string_view name : {"--prompt", "--file", "--chunk"})
+        if (const Given* one = find_given(given, name))
+            options.notes.push_back(
+                fmt::format("{} has no effect: the file of --reference has the text", one->spelling));
+}
+
 void check(const Options& options, const std::vector<Given>& given) {
     const Command command = options.command;
     if (command == Command::devices || command == Command::options) return;
+    if (options.files.size() < n_files(command))
+        throw UsageError(command == Command::eval_compare
+                             ? "two files are required: minim eval compare A B"
+                             : fmt::format("a file is required: {} FILE", command_name(command)));
+    if (command == Command::eval_compare) return;
+    if (command == Command::imatrix) check_imatrix(options);
+    const bool works_on_files =
+        command == Command::imatrix && (!options.shown_file.empty() || !options.in_files.empty());
+    if (works_on_files && options.model.empty()) return;
     if (options.model.empty() && options.models_dir.empty())
         throw UsageError(command == Command::inspect  ? "a file is required: minim inspect FILE"
                          : command == Command::server ? "-m or --models-dir is required: the models to serve"
                                                       : "-m is required: the model to open");
     const bool needs_text =
         command == Command::generate || command == Command::tokenize || command == Command::perplexity;
-    if (needs_text && !options.text && options.text_file.empty())
-        throw UsageError("-p or -f is required: the text");
+    const bool has_text = options.text || !options.text_file.empty();
+    if (needs_text && !has_text) throw UsageError("-p or -f is required: the text");
+    if (command == Command::eval_kl) {
+        if (options.saved_logits.empty() == options.reference_logits.empty())
+            throw UsageError("--save or --reference is required, and one of them");
+        if (options.reference_logits.empty() && !has_text) throw UsageError("-p or -f is required: the text");
+    }
     if (command == Command::plan && options.n_context == 0)
         throw UsageError("-c is required: the context of one sequence, in tokens");
     if (!options.json_schema.empty() && !options.grammar.empty())
@@ -180,6 +245,7 @@ void complete(Options& options, const std::vector<Given>& given) {
     note_unused_port(options, given);
     complete_formats(options);
     note_single_rank(options, given);
+    note_unused_text(options, given);
     check_several(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {
@@ -188,6 +254,9 @@ void complete(Options& options, const std::vector<Given>& given) {
         options.show_metadata = metadata || !tensors;
         options.show_tensors = tensors || !metadata;
     }
+    // Without a model --chunk is of older files, and must be given for these.
+    if (options.command == Command::imatrix && options.chunk_tokens == 0 && !options.model.empty())
+        options.chunk_tokens = k_usual_chunk;
     if (options.n_parallel == 0 && options.command == Command::plan) options.n_parallel = 1;
     if (options.command == Command::server && options.n_ubatch > 0)
         options.n_batch =
@@ -199,6 +268,8 @@ void complete(Options& options, const std::vector<Given>& given) {
 std::optional<Options> parse(Command command, std::vector<std::string> arguments, std::string& output) {
     Options options;
     options.command = take_command(command, arguments);
+    if (options.command == Command::imatrix) options.chunk_tokens = 0;  // complete() sets it
+    if (options.command == Command::eval_kl) options.chunk_tokens = k_usual_chunk;
     Reading reading = read_arguments(options.command, arguments);
     if (reading.wants_help) {
         output = help(options.command);

@@ -49,8 +49,10 @@ std::string_view long_name(std::string_view names) {
 
 std::string_view command_name(Command command) {
     constexpr std::string_view k_names[] = {
-        "minim",      "minim chat",    "minim tokenize", "minim perplexity", "minim inspect", "minim devices",
-        "minim plan", "minim convert", "minim quantize", "minim options",    "minim-server"};
+        "minim",         "minim chat",        "minim tokenize",     "minim perplexity",  "minim imatrix",
+        "minim eval kl", "minim eval choice", "minim eval compare", "minim eval needle", "minim eval tools",
+        "minim inspect", "minim devices",     "minim plan",         "minim convert",     "minim quantize",
+        "minim options", "minim-server"};
     return k_names[static_cast<size_t>(command)];
 }
 

@@ -94,12 +94,19 @@ constexpr uint32_t k_server = bit(Command::server);
 constexpr uint32_t k_plan = bit(Command::plan);
 constexpr uint32_t k_answers =
     bit(Command::generate) | bit(Command::chat);  // commands of `minim` that generate
-constexpr uint32_t k_texts = bit(Command::generate) | bit(Command::tokenize) | bit(Command::perplexity);
-constexpr uint32_t k_open = k_answers | k_texts | k_server;                  // commands that open a model
-constexpr uint32_t k_run = k_answers | bit(Command::perplexity) | k_server;  // commands that evaluate it
+// Commands that take a text with -p or -f.
+constexpr uint32_t k_texts = bit(Command::generate) | bit(Command::tokenize) | bit(Command::perplexity) |
+                             bit(Command::imatrix) | bit(Command::eval_kl);
+// Commands that measure a model, and those of them that generate.
+constexpr uint32_t k_eval_answers =
+    bit(Command::eval_choice) | bit(Command::eval_needle) | bit(Command::eval_tools);
+constexpr uint32_t k_measures =
+    bit(Command::perplexity) | bit(Command::imatrix) | bit(Command::eval_kl) | k_eval_answers;
+constexpr uint32_t k_run = k_answers | k_measures | k_server;  // commands that evaluate a model
+constexpr uint32_t k_open = k_run | k_texts;                   // commands that open one
 constexpr uint32_t k_conversions = bit(Command::convert) | bit(Command::quantize);
-constexpr uint32_t k_all =
-    k_open | k_plan | k_conversions | bit(Command::inspect) | bit(Command::devices) | bit(Command::options);
+constexpr uint32_t k_all = k_open | k_plan | k_conversions | bit(Command::inspect) | bit(Command::devices) |
+                           bit(Command::options) | bit(Command::eval_compare);
 
 // Calls `use` with each of the names in `names`.
 template <typename Use>

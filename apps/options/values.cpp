@@ -153,7 +153,9 @@ void read_numbers(const Row& row, std::string_view option, std::string_view text
         while (part.ends_with(' ')) part.remove_suffix(1);
         const auto number = number_of<double>(part);
         if (!number || !(*number >= row.type.low && *number <= row.type.high))
-            refuse(option, text, "is not a list of numbers that are 0 or more, such as 3,1");
+            refuse(option, text,
+                   fmt::format("is not a list of numbers that are 0 or more{}, such as 3,1",
+                               row.type.high < 1e6 ? fmt::format(" and at most {}", row.type.high) : ""));
         value.numbers.push_back(*number);
         if (end == std::string_view::npos) return;
         rest.remove_prefix(end + 1);

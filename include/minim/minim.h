@@ -1356,6 +1356,76 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* sessio
                                                            size_t capacity, minim_cancel* cancel,
                                                            minim_error* err);
 
+/* ------------------------------------------------------------------------------------ importance data */
+
+/*
+ * Importance data: for each weight matrix the sum of squares of each of its inputs, over the rows that
+ * reached it, and the number of these rows. Quantisers weigh errors with it. A handle collects from the
+ * sessions that it is attached to, or has the data of files, or both. Any thread.
+ */
+typedef struct minim_importance minim_importance;
+
+typedef struct minim_importance_params {
+    uint32_t size;
+    uint32_t flags;         /* none defined: 0 */
+    const char* dataset;    /* name of the text, which files keep; NULL: none */
+    int32_t chunk_size;     /* tokens of a chunk, in which files count the text; 0: 512 */
+    int32_t process_output; /* 1: also collect for the output head, output.weight; 0: do not */
+    /* Any number that stands for the text. GGUF files keep it, so that a program that goes on with a file
+       can check that the text is the same; 0: none. */
+    uint64_t text_hash;
+} minim_importance_params;
+#define MINIM_IMPORTANCE_PARAMS_INIT \
+    { sizeof(minim_importance_params), 0, NULL, 0, 0, 0 }
+
+/* Makes a handle that collects for a model. `params` may be NULL. Takes 8 bytes for each input of each
+ * matrix, 585 MB for MiniMax-M2. Errors: INVALID, OUT_OF_MEMORY, UNSUPPORTED (a device that cannot show its
+ * inputs, several ranks, a cache of experts; always named). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_create(minim_model* model,
+                                                                const minim_importance_params* params,
+                                                                minim_importance** out, minim_error* err);
+MINIM_API void minim_importance_free(minim_importance* importance);
+
+/* Collects from all that the session evaluates from now on, also after the handle is released; NULL: no
+ * more. Several sessions may be attached. A call on the session that fails may have added a part of its
+ * tokens, and fails with FORMAT, naming layer, expert and chunk, if an input is not finite. What the session
+ * computes does not change; forks of it are not attached. Errors: INVALID (another model's handle, or one
+ * that minim_importance_load made), UNSUPPORTED. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_attach(const minim_importance* importance,
+                                                                minim_session* session, minim_error* err);
+
+/* Adds the sums and counts of `other`, which stays as it is, to `importance`. Errors: INVALID (an entry of
+ * both has different sizes, or comes from an older file that was loaded without chunk_size; named). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_merge(minim_importance* importance,
+                                                               const minim_importance* other,
+                                                               minim_error* err);
+
+enum minim_importance_format {
+    MINIM_IMPORTANCE_AUTO = 0, /* by the name: DAT if it ends in .dat */
+    MINIM_IMPORTANCE_GGUF = 1, /* sums and counts, as llama.cpp writes them today */
+    MINIM_IMPORTANCE_DAT = 2   /* the older form: mean squares alone */
+};
+
+/* Writes a file. An older file of that name is replaced once the new one is whole. Errors: INVALID (a form
+ * that cannot hold an entry; named), NOT_FOUND (no such folder), IO. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_save(const minim_importance* importance,
+                                                              const char* path, int32_t format,
+                                                              minim_error* err);
+
+/* Reads a file of either form. chunk_size: tokens of a chunk of an older file, which has no counts; 0: not
+ * known, so that it cannot be merged or saved as GGUF. Errors: NOT_FOUND, IO, FORMAT (with the entry),
+ * INVALID, OUT_OF_MEMORY. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_load(const char* path, int32_t chunk_size,
+                                                              minim_importance** out, minim_error* err);
+
+/* Returns the data in short, as a JSON object: `format` (gguf or dat), `datasets`, `chunks`, `chunk_size`,
+ * `text_hash` and `model_hash` (16 hexadecimal digits), and `tensors`, each with `name`, `columns`,
+ * `matrices`, `without_data` (matrices that no row reached), `mean` and `max` (of the mean squares of its
+ * inputs), `share_90` (of the inputs, the largest first, that have 90 % of the sum) and `rows` (`least`,
+ * `median`, `most` of a matrix, and how many matrices have `below_16`). What is not known is null. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_importance_describe(const minim_importance* importance,
+                                                                  minim_text** out, minim_error* err);
+
 /* ----------------------------------------------------------------------------------------- constraints */
 
 /*

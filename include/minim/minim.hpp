@@ -1464,6 +1464,74 @@ class Engine {
     HandleType handle_;
 };
 
+struct ImportanceOptions {
+    std::string dataset;          // name of the text, which files keep
+    int32_t chunk_size = 0;       // tokens of a chunk; 0: 512
+    bool process_output = false;  // also of the output head
+    uint64_t text_hash = 0;       // stands for the text; 0: none
+};
+
+// Importance data: collected from what attached sessions evaluate, read from files, or both.
+class Importance {
+  public:
+    explicit Importance(const Model& model, const ImportanceOptions& options = {}) {
+        minim_importance_params params = MINIM_IMPORTANCE_PARAMS_INIT;
+        params.dataset = options.dataset.c_str();
+        params.chunk_size = options.chunk_size;
+        params.process_output = options.process_output ? 1 : 0;
+        params.text_hash = options.text_hash;
+        handle_ = detail::create<HandleType>([&](minim_importance** out, minim_error* error) {
+            return minim_importance_create(model.get(), &params, out, error);
+        });
+    }
+
+    // chunk_size: of an older file, which has no counts; 0: not known.
+    static Importance load(const std::string& path, int32_t chunk_size = 0) {
+        return Importance(detail::create<HandleType>([&](minim_importance** out, minim_error* error) {
+            return minim_importance_load(path.c_str(), chunk_size, out, error);
+        }));
+    }
+
+    // Collects from all that the session evaluates from now on.
+    void attach(Session& session) const {
+        detail::check(
+            [&](minim_error* error) { return minim_importance_attach(handle_.get(), session.get(), error); });
+    }
+    static void detach(Session& session) {
+        detail::check(
+            [&](minim_error* error) { return minim_importance_attach(nullptr, session.get(), error); });
+    }
+
+    void merge(const Importance& other) {
+        detail::check([&](minim_error* error) {
+            return minim_importance_merge(handle_.get(), other.handle_.get(), error);
+        });
+    }
+
+    // format: MINIM_IMPORTANCE_*.
+    void save(const std::string& path, int32_t format = MINIM_IMPORTANCE_AUTO) const {
+        detail::check([&](minim_error* error) {
+            return minim_importance_save(handle_.get(), path.c_str(), format, error);
+        });
+    }
+
+    // Returns the data in short, as a JSON object.
+    Text describe() const {
+        minim_text* text = nullptr;
+        detail::check(
+            [&](minim_error* error) { return minim_importance_describe(handle_.get(), &text, error); });
+        return Text(text);
+    }
+
+    minim_importance* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_importance, minim_importance_free>;
+    explicit Importance(HandleType handle) noexcept : handle_(std::move(handle)) {}
+
+    HandleType handle_;
+};
+
 // The options of Sampling::set. Their texts are static.
 inline std::vector<minim_option_info> sampling_options() {
     std::vector<minim_option_info> all(minim_sampling_option_count());

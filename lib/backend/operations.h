@@ -111,6 +111,12 @@ class Operations {
     // unchanged.
     virtual void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                               const ExpertWeights& weights, float* out) const = 0;
+    // Does the same, and stores what `down` reads: middle[slot] = silu(gate h) * (up h), [n * n_used, ff], before any rounding.
+    // For steps whose inputs of matrices are observed. Optional.
+    virtual bool observes_slots() const noexcept = 0;
+    virtual void observe_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                               int64_t n_used, const ExpertWeights& weights, float* middle,
+                               float* out) const = 0;
     // y [n, hidden] += sum over slots, in slot order, of gate * out[slot]: the same additions as in experts().
     virtual void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                            int64_t hidden, float* y) const = 0;

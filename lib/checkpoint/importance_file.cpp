@@ -305,8 +305,8 @@ void require_finite(std::span<const float> values, std::string_view name) {
 int64_t calls_of(const ImportanceEntry& entry, int64_t chunk_size) {
     const auto rows = static_cast<double>(*std::ranges::max_element(entry.counts));
     const double calls = std::ceil(rows / static_cast<double>(chunk_size));
-    constexpr double k_most = std::numeric_limits<int32_t>::max();
-    if (calls > k_most)
+    constexpr double k_max_calls = std::numeric_limits<int32_t>::max();
+    if (calls > k_max_calls)
         fail(Status::invalid, "importance entry {} has {} rows, too many for a .dat file",
              printable(entry.name), rows);
     return static_cast<int64_t>(calls);

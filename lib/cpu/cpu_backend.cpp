@@ -138,6 +138,14 @@ class CpuBackend : public backend::HostDevice {
         cpu::expert_slots(machine_for(n), own(scratch), h, n, ids, n_used, weights, out);
     }
 
+    bool observes_slots() const noexcept override { return true; }
+
+    void observe_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                       int64_t n_used, const backend::ExpertWeights& weights, float* middle,
+                       float* out) const override {
+        cpu::observe_slots(machine_for(n), own(scratch), h, n, ids, n_used, weights, middle, out);
+    }
+
     void add_slots(backend::Scratch&, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override {
         cpu::add_slots(machine_for(n), out, gates, n, n_used, hidden, y);

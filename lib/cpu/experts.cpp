@@ -92,9 +92,24 @@ void put_activated(const KernelTable& kernels, Activation activation, float* gat
     kernels.quantize_q8(gate, count, row + first / k_block_cols * static_cast<int64_t>(sizeof(Q8Block)));
 }
 
+// Where the inputs of `down` are stored, by slot, before they are quantised.
+struct ObservedMiddle {
+    const int32_t* ids;  // [slots]
+    int64_t n_used;
+    float* values;  // [slots][ff]; null: they are not stored
+};
+
+// Returns the slot of an entry of the sorted order: the one of its row that chose the expert.
+int64_t slot_of(const CpuScratch& scratch, const ObservedMiddle& middle, int64_t entry, int32_t expert) {
+    int64_t slot = scratch.entry_row[entry] * middle.n_used;
+    while (middle.ids[slot] != expert || scratch.entry_of_slot[slot] != entry) ++slot;
+    return slot;
+}
+
 // activated = silu(gate h) * (up h) for every entry, in sorted order, as `down` reads it.
 void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
-              const backend::ExpertWeights& weights, const InputRows& input, Activation activation) {
+              const backend::ExpertWeights& weights, const InputRows& input, Activation activation,
+              const ObservedMiddle& middle) {
     const int64_t row_bytes = activation_row_bytes(activation, weights.gate.rows);
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
         const ThreadScratch& own = scratch.of(thread);
@@ -117,9 +132,18 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
             const bool is_last = done + rows.n_tokens == all.n_tokens;
             compute(weights.gate, own.gate, rows_from(weights.up, tile));
             compute(weights.up, own.up, rows_from(weights.gate, is_last ? next : tile));
-            for (int64_t t = 0; t < rows.n_tokens; ++t)
+            for (int64_t t = 0; t < rows.n_tokens; ++t) {
+                std::byte* row = activated + (done + t) * row_bytes;
                 put_activated(machine.kernels, activation, own.gate + t * tile.count, own.up + t * tile.count,
-                              tile.first, tile.count, activated + (done + t) * row_bytes);
+                              tile.first, tile.count, row);
+                if (middle.values == nullptr) continue;
+                const float* values = activation == Activation::f32
+                                          ? reinterpret_cast<const float*>(row) + tile.first
+                                          : own.gate + t * tile.count;
+                const int64_t entry = scratch.first_of_expert[tile.expert] + done + t;
+                const int64_t slot = slot_of(scratch, middle, entry, tile.expert);
+                std::copy_n(values, tile.count, middle.values + slot * weights.gate.rows + tile.first);
+            }
         }
     };
     const int64_t tile_rows = rows_of_tile(machine, weights.gate.matrix(0), n_active * weights.gate.rows);
@@ -171,9 +195,10 @@ void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float*
 }
 
 // scratch.expert_output = down(silu(gate h) * (up h)) for every slot whose expert is here, in sorted order. Returns the
-// number of these slots.
+// number of these slots. Stores the inputs of `down` in `middle` [slots][ff] unless it is null.
 int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
-                        const int32_t* ids, int64_t n_used, const backend::ExpertWeights& weights) {
+                        const int32_t* ids, int64_t n_used, const backend::ExpertWeights& weights,
+                        float* middle) {
     const int64_t hidden = weights.gate.cols;
     const int64_t ff = weights.gate.rows;
     assert(n <= scratch.limits.n_rows && n_used <= scratch.limits.n_expert_used);
@@ -193,7 +218,7 @@ int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float
     input.rows = scratch.entry_row;
     input.n_tokens = n_entries;
     const Activation activation = activation_for(machine.kernels, weights.down.format);
-    activate(machine, scratch, n_active, weights, input, activation);
+    activate(machine, scratch, n_active, weights, input, activation, {ids, n_used, middle});
 
     InputRows activated;
     activated.data[static_cast<size_t>(activation)] = scratch.activated;
@@ -209,7 +234,7 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
              const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) {
     if (n == 0) return;
     const int64_t hidden = weights.gate.cols;
-    compute_entries(machine, scratch, h, n, ids, n_used, weights);
+    compute_entries(machine, scratch, h, n, ids, n_used, weights, nullptr);
     const auto output_of = [&](int64_t slot) -> const float* {
         if (!weights.is_here(ids[slot])) return nullptr;
         return scratch.expert_output + scratch.entry_of_slot[slot] * hidden;
@@ -219,8 +244,13 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
 
 void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
                   int64_t n_used, const backend::ExpertWeights& weights, float* out) {
+    observe_slots(machine, scratch, h, n, ids, n_used, weights, nullptr, out);
+}
+
+void observe_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                   int64_t n_used, const backend::ExpertWeights& weights, float* middle, float* out) {
     const int64_t hidden = weights.gate.cols;
-    if (n * n_used == 0 || compute_entries(machine, scratch, h, n, ids, n_used, weights) == 0) return;
+    if (n * n_used == 0 || compute_entries(machine, scratch, h, n, ids, n_used, weights, middle) == 0) return;
     for_each_piece(machine, n, hidden, [&](int64_t i, int64_t first, int64_t count) {
         for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot) {
             if (weights.is_here(ids[slot]))

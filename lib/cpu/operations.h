@@ -40,6 +40,10 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
 void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
                   int64_t n_used, const backend::ExpertWeights& weights, float* out);
 
+// Does the same, and stores the input of `down` of each slot whose expert is here: middle [n * n_used, ff].
+void observe_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                   int64_t n_used, const backend::ExpertWeights& weights, float* middle, float* out);
+
 void add_slots(const Machine& machine, const float* out, const float* gates, int64_t n, int64_t n_used,
                int64_t hidden, float* y);
 

@@ -27,6 +27,12 @@ void Scheduler::reserve_logits(int64_t n) {
     logits_ = std::move(logits);
 }
 
+void Scheduler::observe(std::shared_ptr<runtime::ObservedInputs> inputs) {
+    if (inputs == nullptr) return inputs_.reset();
+    model_->forward().refuse_observing();
+    inputs_.emplace(std::move(inputs));
+}
+
 void Scheduler::begin() {
     rows_.clear();
     planned_.clear();
@@ -94,7 +100,8 @@ void Scheduler::run(const CancelToken* cancel, float* logits) {
     const bool stay_on_device = logits == nullptr && space_.keeps_logits() && !has_answers;
     float* host_logits = logits != nullptr ? logits : logits_.as<float>();
     const Clock::time_point start = Clock::now();
-    model_->forward().step(rows_, space_, {stay_on_device ? nullptr : host_logits, queries_}, cancel);
+    model_->forward().step(rows_, space_, {stay_on_device ? nullptr : host_logits, queries_}, cancel, {},
+                           inputs_ ? &*inputs_ : nullptr);
     seconds_a_row_ =
         std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(n_planned());
     const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);

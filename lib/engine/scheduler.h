@@ -53,6 +53,9 @@ class Scheduler {
     // Keeps the logits of at least n rows from now on. Throws out_of_memory.
     void reserve_logits(int64_t n);
 
+    // Shows the inputs of matrices of later steps to an observer; null: to none. Throws as ForwardPass::refuse_observing().
+    void observe(std::shared_ptr<runtime::ObservedInputs> inputs);
+
     // Starts the plan of a step.
     void begin();
 
@@ -97,6 +100,7 @@ class Scheduler {
     std::vector<TopKQuery> queries_;  // one per row of logits; empty: all go to the host
     int64_t n_logits_planned_ = 0;
     double seconds_a_row_ = 0.0;  // of the last step
+    std::optional<runtime::InputObserver> inputs_;
 };
 
 }  // namespace minim::engine

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/cancel.h"
@@ -80,6 +81,10 @@ class Session {
     // Lets an answer choose the next token, and more if drafts are accepted, and appends them. There must be room for
     // one. The last token is evaluated first if needed.
     void extend(Answer& answer, const CancelToken* cancel);
+
+    // Adds the inputs of matrices in later evaluations to `inputs`, which are of this model; null: no more. Forks do not. Throws
+    // unsupported if a device cannot show them.
+    void observe(std::shared_ptr<runtime::ObservedInputs> inputs) { scheduler_.observe(std::move(inputs)); }
 
     // Removes the tokens from position `count` on.
     void truncate(int64_t count);

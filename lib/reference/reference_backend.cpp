@@ -266,9 +266,17 @@ class ReferenceBackend : public backend::HostDevice {
                     [&](int64_t slot) { return weights.is_here(ids[slot]); });
     }
 
-    // Computes one expert at a time, for all rows that chose it, so that each matrix is decoded once per call.
-    void expert_slots(Scratch&, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+    void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                       const ExpertWeights& weights, float* out) const override {
+        observe_slots(scratch, h, n, ids, n_used, weights, nullptr, out);
+    }
+
+    bool observes_slots() const noexcept override { return true; }
+
+    // Computes one expert at a time, for all rows that chose it, so that each matrix is decoded once per call. `middle` may be
+    // null.
+    void observe_slots(Scratch&, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                       const ExpertWeights& weights, float* middle, float* out) const override {
         const int64_t hidden = weights.gate.cols;
         Eigen::Map<RowMatrix> output(out, n * n_used, hidden);  // row i * n_used + s
         for (int64_t e = 0; e < weights.n_expert(); ++e) {
@@ -289,6 +297,9 @@ class ReferenceBackend : public backend::HostDevice {
                 gate.binaryExpr(up, [](float g, float u) { return g * sigmoid(g) * u; });
             const RowMatrix result = multiply(activated.data(), count, weights.down.matrix(e));
             for (int64_t i = 0; i < count; ++i) output.row(slots[i]) = result.row(i);
+            for (int64_t i = 0; i < count && middle != nullptr; ++i)
+                std::copy_n(activated.data() + i * activated.cols(), activated.cols(),
+                            middle + slots[i] * activated.cols());
         }
     }
 

@@ -55,8 +55,11 @@ void ForwardPass::give_up(const RankPass& rank) const noexcept {
 }
 
 void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
-                       const CancelToken* cancel, const LayerObserver& observer) const {
-    if (is_alone()) return ranks_.front()->step(rows, 0, *space.ranks_.front(), output, cancel, observer);
+                       const CancelToken* cancel, const LayerObserver& observer,
+                       InputObserver* inputs) const {
+    if (is_alone())
+        return ranks_.front()->step(rows, 0, *space.ranks_.front(), output, cancel, observer, inputs);
+    if (inputs != nullptr) fail_internal("the inputs of several ranks are observed");
     const std::lock_guard lock(mutex_);  // all ranks must exchange in the same order
     throw_if_cancelled(cancel, "evaluation");
     if (remote_ != nullptr) remote_->start(space.number_, rows);
@@ -82,6 +85,22 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         Transport& transport = *(links.group != nullptr ? links.group : links.pipeline);
         transport.throw_if_abandoned();
         std::rethrow_exception(error);
+    }
+}
+
+void ForwardPass::refuse_observing() const {
+    if (!is_alone())
+        fail(Status::unsupported, "importance data is not collected by several ranks yet: use one device");
+    for (const Stage& stage : ranks_.front()->stages()) {
+        if (stage.cache_bytes > 0)
+            fail_on_device(stage.backend->name(), Status::unsupported,
+                           "importance data is not collected with a cache of experts yet");
+        for (int64_t layer = -1; layer < stage.n_layer; ++layer) {
+            const backend::Backend& device = layer < 0 ? *stage.backend : *stage.experts_of(layer);
+            if (!device.observes_slots())
+                fail_on_device(device.name(), Status::unsupported,
+                               "importance data is not supported on this device yet: use --device none");
+        }
     }
 }
 

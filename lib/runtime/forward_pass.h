@@ -13,6 +13,7 @@
 #include "base/top_k.h"
 #include "runtime/architecture.h"
 #include "runtime/logits.h"
+#include "runtime/observe.h"
 #include "runtime/rank_pass.h"
 #include "runtime/rank_threads.h"
 #include "runtime/remote_ranks.h"
@@ -41,10 +42,15 @@ class ForwardPass {
     // [number of such rows, n_vocab]. Rows of one sequence come in position order. Throws cancelled between
     // layers, device_lost and peer_lost; the KV entries written until then are garbage beyond the caller's count of kept
     // tokens. An observer sees rank 0 alone. If there are several ranks, steps of several threads follow each other.
+    // `inputs`: as of RankPass::step(); refuse_observing() says why it must be null.
     void step(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
               const LayerObserver& observer = {}) const;
     void step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
-              const CancelToken* cancel, const LayerObserver& observer = {}) const;
+              const CancelToken* cancel, const LayerObserver& observer = {},
+              InputObserver* inputs = nullptr) const;
+
+    // Throws unsupported, naming the device, if the inputs of matrices cannot be observed.
+    void refuse_observing() const;
 
     // Return the top-k of one row, and all logits of one row, of the last step in a space that keeps its logits. Rows
     // are counted among those that requested logits. Both throw device_lost.

@@ -72,7 +72,7 @@ RankPass::Part RankPass::part_from(size_t stage_index, int64_t begin) const {
 // Returns whether rows whose logits nobody wants are left out after the layer's attention. An observer is one rank's alone,
 // and the ranks of a group compute the same rows.
 bool RankPass::leaves_rows_out(int64_t layer, const Step& step) const {
-    const bool shows_all = step.observer && links_.is_alone();
+    const bool shows_all = (step.observer && links_.is_alone()) || step.inputs != nullptr;
     return layer + 1 == architecture_.n_layer && !shows_all && step.n_wanted < std::ssize(step.rows);
 }
 
@@ -128,6 +128,8 @@ void RankPass::layers(const Part& part, Step& step) const {
         const int64_t layer = first_layer_[part.stage] + i;
         go_on(step);
         architecture_.attend(activations(stage, step), layer, i);
+        if (step.inputs != nullptr)
+            step.inputs->see_attention(activations(stage, step), architecture_.shape, layer);
         if (leaves_rows_out(layer, step)) leave_rows_out(step, stage);
         if (step.n == 0) return;
         const Activations a = activations(stage, step);
@@ -139,7 +141,7 @@ void RankPass::layers(const Part& part, Step& step) const {
             stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x},
                               step.cancel);
         } else {
-            add_experts(stage, a, layer);
+            add_experts(stage, a, layer, step.inputs);
         }
         if (architecture_.after_experts) architecture_.after_experts(a, layer);
         if (step.observer) observe(layer, a, step);
@@ -148,8 +150,10 @@ void RankPass::layers(const Part& part, Step& step) const {
 
 // x += experts of h, on this rank and the others of its group. Experts that are whole on their ranks give the additions of a
 // single device.
-void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t layer) const {
+void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t layer,
+                           InputObserver* inputs) const {
     const backend::ExpertWeights& weights = architecture_.experts(layer);
+    if (inputs != nullptr) return inputs->add_experts(a, architecture_.shape, layer, weights);
     const int64_t n_used = architecture_.shape.n_expert_used;
     const int64_t hidden = architecture_.shape.hidden;
     if (stage.choices != nullptr) compare_choices(stage, a, layer);
@@ -231,8 +235,24 @@ void RankPass::experts_offloaded(const Part& part, Step& step) const {
     // The choices of a lost device are not valid experts, so the loss must be detected before the experts are looked up.
     here.backend.wait(here.scratch);
     architecture_.normalise_on_another_stage(there.backend, there.scratch, away.x, n, layer, away.h);
-    there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates, n_used,
-                          architecture_.experts(layer), away.x, true);
+    if (step.inputs != nullptr) {
+        const Activations rows = {.backend = there.backend,
+                                  .scratch = there.scratch,
+                                  .n = n,
+                                  .x = away.x,
+                                  .h = away.h,
+                                  .q = nullptr,
+                                  .k = nullptr,
+                                  .v = nullptr,
+                                  .o = nullptr,
+                                  .ids = away.routing.ids(n, n_used),
+                                  .gates = away.routing.gates,
+                                  .places = {}};
+        step.inputs->add_experts(rows, architecture_.shape, layer, architecture_.experts(layer));
+    } else {
+        there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates,
+                              n_used, architecture_.experts(layer), away.x, true);
+    }
     pass(there, away.x, here, stage.x, n * hidden, passing);
     wait_for_passed(there, here);
     const Activations a = activations(stage, step);
@@ -261,6 +281,10 @@ void RankPass::operations(const Part& part, Step& step) const {
     if (part.embeds)
         architecture_.embed(activations(stage, step), std::span(step.space.tokens_).first(step.rows.size()));
     layers(part, step);
+    if (part.projects && step.inputs != nullptr && step.inputs->sees_head()) {
+        architecture_.normalise_output(activations(stage, step));
+        step.inputs->see_head(activations(stage, step), architecture_.shape);
+    }
     if (!part.projects || step.n_wanted == 0) return;
     if (step.n_wanted < step.n) leave_rows_out(step, stage);  // an observer saw every row
     architecture_.normalise_output(activations(stage, step));
@@ -353,8 +377,8 @@ void RankPass::compute(Step& step) const {
 }
 
 void RankPass::step(std::span<const StepRow> rows, size_t first_view, RankSpace& space,
-                    const StepOutput& output, const CancelToken* cancel,
-                    const LayerObserver& observer) const {
+                    const StepOutput& output, const CancelToken* cancel, const LayerObserver& observer,
+                    InputObserver* inputs) const {
     if (std::ssize(rows) > space.n_rows_)
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
     // A device works for some 60 us between two jobs of the host's threads: they would fall asleep in each layer.
@@ -370,8 +394,9 @@ void RankPass::step(std::span<const StepRow> rows, size_t first_view, RankSpace&
         const int64_t n = std::ssize(rows);
         const backend::Group* group = space.stages_.front().group.get();
         const bool may_record = links_.pipeline == nullptr && (group == nullptr || group->records());
-        const bool is_repeatable = may_record && !observer && n_wanted == n && n <= backend::k_max_top_k_rows;
-        Step step = {rows, first_view, space, cancel, observer, n_wanted, is_repeatable, n};
+        const bool is_repeatable =
+            may_record && !observer && inputs == nullptr && n_wanted == n && n <= backend::k_max_top_k_rows;
+        Step step = {rows, first_view, space, cancel, observer, inputs, n_wanted, is_repeatable, n};
         std::deque<ExpertPool::Step> pool_steps;
         for (size_t s = 0; s < stages_.size(); ++s) {
             if (space.stages_[s].shared == nullptr) continue;

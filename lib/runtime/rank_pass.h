@@ -16,6 +16,7 @@
 #include "runtime/architecture.h"
 #include "runtime/expert_pool.h"
 #include "runtime/logits.h"
+#include "runtime/observe.h"
 #include "runtime/placement.h"
 #include "runtime/rank_links.h"
 #include "runtime/rank_space.h"
@@ -40,9 +41,11 @@ class RankPass {
     // [number of such rows, n_vocab]. Rows of one sequence come in position order. Throws cancelled between
     // layers, and device_lost; the KV entries written until then are garbage beyond the caller's count of kept
     // tokens. `first_view`: of each row, the rank's first view among those of its sequence. Ranks other than rank 0 have no
-    // output.
+    // output. `inputs` sees the inputs of all matrices, of every row, and may be null. It needs a rank that is alone, without pools
+    // of experts, whose devices observe slots.
     void step(std::span<const StepRow> rows, size_t first_view, RankSpace& space, const StepOutput& output,
-              const CancelToken* cancel, const LayerObserver& observer = {}) const;
+              const CancelToken* cancel, const LayerObserver& observer = {},
+              InputObserver* inputs = nullptr) const;
 
     // Return the top-k of one row, and all logits of one row, of the last step in a space that keeps its logits. Rows
     // are counted among those that requested logits. Both throw device_lost.
@@ -58,7 +61,8 @@ class RankPass {
         RankSpace& space;
         const CancelToken* cancel;
         const LayerObserver& observer;
-        int64_t n_wanted;  // rows whose logits are requested
+        InputObserver* inputs;  // null: nobody observes them
+        int64_t n_wanted;       // rows whose logits are requested
         // True if devices may record the step: all rows want logits, which are computed at once.
         bool is_repeatable;
         int64_t n;  // rows by now: fewer after the last attention if not all logits are wanted
@@ -83,7 +87,7 @@ class RankPass {
     }
     bool leaves_rows_out(int64_t layer, const Step& step) const;
     void go_on(const Step& step) const;
-    void add_experts(StageSpace& stage, const Activations& a, int64_t layer) const;
+    void add_experts(StageSpace& stage, const Activations& a, int64_t layer, InputObserver* inputs) const;
     void compare_choices(StageSpace& stage, const Activations& a, int64_t layer) const;
     void receive_rows(Step& step) const;
     void send_rows(Step& step) const;

@@ -130,6 +130,13 @@ class TimedBackend : public backend::Backend {
         time(Operation::experts, scratch,
              [&] { inner_->expert_slots(scratch, h, n, ids, n_used, weights, out); });
     }
+    bool observes_slots() const noexcept override { return inner_->observes_slots(); }
+    void observe_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                       int64_t n_used, const backend::ExpertWeights& weights, float* middle,
+                       float* out) const override {
+        time(Operation::experts, scratch,
+             [&] { inner_->observe_slots(scratch, h, n, ids, n_used, weights, middle, out); });
+    }
     void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override {
         time(Operation::experts, scratch,

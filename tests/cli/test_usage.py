@@ -110,11 +110,14 @@ class Usage(unittest.TestCase):
             "inspect",
             "tokenize",
             "perplexity",
+            "imatrix",
+            "eval kl",
             "plan",
         ):
             self.assertIn(option, done.stdout)
-        for command in ("devices", "inspect", "tokenize", "perplexity", "plan", "options"):
-            done = run(command, "--help")
+        evaluations = ("eval kl", "eval choice", "eval compare", "eval needle", "eval tools")
+        for command in ("devices", "inspect", "tokenize", "perplexity", "imatrix", "plan", "options", *evaluations):
+            done = run(*command.split(), "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"minim {command}", done.stdout)
 

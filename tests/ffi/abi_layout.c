@@ -286,6 +286,13 @@ int main(void) {
     FIELD(minim_tool_call, name_length);
     FIELD(minim_tool_call, arguments);
     FIELD(minim_tool_call, arguments_length);
+    STRUCT(minim_importance_params);
+    FIELD(minim_importance_params, size);
+    FIELD(minim_importance_params, flags);
+    FIELD(minim_importance_params, dataset);
+    FIELD(minim_importance_params, chunk_size);
+    FIELD(minim_importance_params, process_output);
+    FIELD(minim_importance_params, text_hash);
     STRUCT(minim_constraint_params);
     FIELD(minim_constraint_params, size);
     FIELD(minim_constraint_params, flags);

@@ -347,6 +347,18 @@ void SimBackend::expert_slots(Scratch& scratch, const float* h, int64_t n, const
     });
 }
 
+void SimBackend::observe_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                               int64_t n_used, const ExpertWeights& weights, float* middle,
+                               float* out) const {
+    enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), n_used, weights, middle = here(middle),
+                      out = here(out)] {
+        ExpertWeights own = experts_here(weights);
+        const std::vector<uint8_t> is_on_device = absent(own);
+        own.is_on_device = is_on_device.data();
+        cpu_->observe_slots(*stream_of(scratch).cpu, h, n, ids, n_used, own, middle, out);
+    });
+}
+
 void SimBackend::add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                            int64_t hidden, float* y) const {
     enqueue(scratch, [this, &scratch, out = here(out), gates = here(gates), n, n_used, hidden, y = here(y)] {

@@ -26,6 +26,7 @@ struct Options {
     bool refuses_to_pin = false;
     bool reaches_peers = true;        // copies from other simulated devices without the host
     bool makes_top_k = true;          // of rows of logits
+    bool observes_slots = true;       // inputs of experts
     Format without = Format::count_;  // a format it has no kernels for
     // The n-th of its kind fails, counted from 1; 0: none does.
     int64_t failing_allocation = 0;
@@ -117,6 +118,10 @@ class SimBackend : public backend::Backend {
                  int64_t n_used, const backend::ExpertWeights& weights, float* y, bool add) const override;
     void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
                       int64_t n_used, const backend::ExpertWeights& weights, float* out) const override;
+    bool observes_slots() const noexcept override { return options_.observes_slots; }
+    void observe_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                       int64_t n_used, const backend::ExpertWeights& weights, float* middle,
+                       float* out) const override;
     void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override;
     std::unique_ptr<backend::GroupLink> connect(backend::GroupChannel&, std::string&) const override {

@@ -967,6 +967,17 @@ class Model(abi.Handle):
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
+    def importance(self, dataset=None, chunk_size=512, process_output=False, text_hash=0):
+        """Makes an Importance, which collects from the sessions that it is attached to. dataset: name of the text; chunk_size: tokens of a
+        chunk; process_output: also collect for the output head; text_hash: any number that stands for the text."""
+        params = abi.ImportanceParams(
+            dataset=None if dataset is None else _zero_terminated(dataset, "dataset"),
+            chunk_size=_int32(chunk_size),
+            process_output=int(process_output),
+            text_hash=text_hash,
+        )
+        return Importance(self, lambda out: self._check("importance_create", c.byref(params), out))
+
     def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
         """Restores a session of Session.save(), with its context size and KV format. path: a path, a descriptor of a file,
         or any binary file object, compressed ones, pipes and makefile() of a socket too. A file is read from its position on, and left behind the session; after
@@ -1533,6 +1544,47 @@ class Session(_ModelPart):
 
 
 # --------------------------------------------------------------------------------------------- engines
+
+
+_IMPORTANCE_FORMATS = {"auto": 0, "gguf": 1, "dat": 2}
+
+
+class Importance(_ModelPart):
+    """Importance data: sums of squares of the inputs of each weight, with which quantisers weigh errors. Collected from what attached
+    sessions evaluate (Model.importance()), read from a file (Importance.load()), or both (merge())."""
+
+    def __init__(self, model, create):
+        self.model = model
+        self._make(model, create, "importance_free")
+
+    @classmethod
+    def load(cls, path, chunk_size=0):
+        """Reads a file of either form. chunk_size: tokens of a chunk of an older file, which has no counts; 0: not known."""
+        importance, out = cls.__new__(cls), c.c_void_p()
+        importance.model = None
+        abi.check("importance_load", _path(path), _int32(chunk_size), c.byref(out))
+        importance._own("importance_free", out.value, [])
+        return importance
+
+    def attach(self, session):
+        """Collects from all that the session evaluates from now on."""
+        session._use(lambda name, handle: self._check(name, handle), "importance_attach")
+
+    @staticmethod
+    def detach(session):
+        session._use(lambda name, handle: abi.check(name, None, handle), "importance_attach")
+
+    def merge(self, other):
+        """Adds the sums and counts of another one, which stays as it is."""
+        other._use(lambda name, handle: self._check(name, handle), "importance_merge")
+
+    def save(self, path, format="auto"):
+        """Writes a file. format: "gguf", "dat" (llama.cpp's older form), or "auto": by the name."""
+        self._check("importance_save", _path(path), _choice(_IMPORTANCE_FORMATS, format, "format"))
+
+    def describe(self):
+        """Returns the data in short, as a dict of minim_importance_describe()."""
+        return json.loads(self._out(abi.take_text, "importance_describe"))
 
 
 class Engine(_ModelPart):

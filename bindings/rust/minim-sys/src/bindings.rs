@@ -16,6 +16,7 @@ pub type minim_token_attribute = i32;
 pub type minim_null_content = i32;
 pub type minim_reasoning = i32;
 pub type minim_delta = i32;
+pub type minim_importance_format = i32;
 pub type minim_option_type = i32;
 pub type minim_finish = i32;
 pub type minim_next = i32;
@@ -88,6 +89,9 @@ pub const MINIM_REASONING_NONE: minim_reasoning = 2;
 pub const MINIM_DELTA_REASONING: minim_delta = 1;
 pub const MINIM_DELTA_CONTENT: minim_delta = 2;
 pub const MINIM_DELTA_TOOL_CALL: minim_delta = 3;
+pub const MINIM_IMPORTANCE_AUTO: minim_importance_format = 0;
+pub const MINIM_IMPORTANCE_GGUF: minim_importance_format = 1;
+pub const MINIM_IMPORTANCE_DAT: minim_importance_format = 2;
 pub const MINIM_OPTION_I64: minim_option_type = 1;
 pub const MINIM_OPTION_F64: minim_option_type = 2;
 pub const MINIM_FINISH_NONE: minim_finish = 0;
@@ -162,6 +166,11 @@ pub struct minim_output {
 
 #[repr(C)]
 pub struct minim_devices {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+pub struct minim_importance {
     _private: [u8; 0],
 }
 
@@ -728,6 +737,25 @@ impl Default for minim_tool_call {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct minim_importance_params {
+    pub size: u32,
+    pub flags: u32,
+    pub dataset: *const c_char,
+    pub chunk_size: i32,
+    pub process_output: i32,
+    pub text_hash: u64,
+}
+const _: () = assert!(core::mem::size_of::<minim_importance_params>() == 32);
+impl Default for minim_importance_params {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 32, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct minim_constraint_params {
     pub size: u32,
     pub flags: u32,
@@ -947,6 +975,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_output_delta", 48, &[("size", 0), ("kind", 4), ("index", 8), ("reserved", 12), ("name", 16), ("name_length", 24), ("text", 32), ("length", 40)]),
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
+    ("minim_importance_params", 32, &[("size", 0), ("flags", 4), ("dataset", 8), ("chunk_size", 16), ("process_output", 20), ("text_hash", 24)]),
     ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
     ("minim_generate_result", 96, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64), ("stop_logprob", 72), ("reserved3", 76), ("n_drafted", 80), ("n_drafts_accepted", 88)]),
@@ -1051,6 +1080,13 @@ extern "C" {
     pub fn minim_session_save_fd(session: *mut minim_session, descriptor: i32, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
     pub fn minim_session_restore_fd(model: *mut minim_model, descriptor: i32, params: *const minim_session_params, cancel: *mut minim_cancel, out: *mut *mut minim_session, err: *mut minim_error) -> minim_status;
     pub fn minim_session_eval(session: *mut minim_session, ids: *const i32, count: usize, all_logits: i32, logits: *mut f32, capacity: usize, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_create(model: *mut minim_model, params: *const minim_importance_params, out: *mut *mut minim_importance, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_free(importance: *mut minim_importance);
+    pub fn minim_importance_attach(importance: *const minim_importance, session: *mut minim_session, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_merge(importance: *mut minim_importance, other: *const minim_importance, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_save(importance: *const minim_importance, path: *const c_char, format: i32, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_load(path: *const c_char, chunk_size: i32, out: *mut *mut minim_importance, err: *mut minim_error) -> minim_status;
+    pub fn minim_importance_describe(importance: *const minim_importance, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_schema(model: *mut minim_model, schema: *const c_char, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_regex(model: *mut minim_model, pattern: *const c_char, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_regex_n(model: *mut minim_model, pattern: *const c_char, length: usize, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;

@@ -121,6 +121,10 @@ impl Session {
         Session { handle, model: Arc::clone(model) }
     }
 
+    pub(crate) fn raw(&mut self) -> *mut sys::minim_session {
+        self.handle
+    }
+
     /// Returns the number of tokens.
     pub fn len(&self) -> u64 {
         unsafe { sys::minim_session_token_count(self.handle) as u64 }

@@ -13,8 +13,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use minim::{
-    convert, Cancel, ConstraintForm, ConvertOptions, Delta, EngineOptions, Finish, FinishReason, KvFormat, LogLevel, Model,
-    ModelOptions, OutputParser, RequestOptions, Runtime, Sampling, SessionOptions, Specials, Status,
+    convert, Cancel, ConstraintForm, ConvertOptions, Delta, EngineOptions, Finish, FinishReason, Importance, ImportanceFormat,
+    ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser, RequestOptions, Runtime, Sampling, SessionOptions,
+    Specials, Status,
 };
 
 const FRANCE: &str = r#"[{"role": "user", "content": "What is the capital of France?"}]"#;
@@ -214,6 +215,31 @@ fn a_model_is_converted_and_quantised() {
     let error = convert(&runtime, &copy, &small, ConvertOptions::new()).expect_err("an output that exists");
     assert_eq!(error.status, Status::Invalid);
     std::fs::remove_dir_all(&folder).expect("the folder");
+}
+
+#[test]
+fn importance_data_is_collected_saved_and_merged() {
+    let model = open();
+    let mut session = model.session(SessionOptions::new().context(64)).expect("a session");
+    let options = ImportanceOptions::new().dataset("a.txt").chunk_size(20).process_output(true).text_hash(3);
+    let importance = Importance::new(&model, options).expect("importance data");
+    importance.attach(&mut session).expect("attached");
+    let ids: Vec<i32> = (5..45).collect();
+    session.eval(&ids, &mut [], None).expect("evaluated");
+    Importance::detach(&mut session).expect("detached");
+    session.eval(&ids[..5], &mut [], None).expect("evaluated");
+    assert!(importance.describe().expect("a text").contains(r#""chunks": 2, "chunk_size": 20"#));
+    let path = std::env::temp_dir().join(format!("minim-rust-importance-{}.dat", std::process::id()));
+    importance.save(&path, ImportanceFormat::Auto).expect("a file");
+    let unknown = Importance::load(&path, 0).expect("a file");
+    assert!(unknown.describe().expect("a text").contains(r#""format": "dat""#));
+    assert_eq!(importance.merge(&unknown).expect_err("no counts").status, Status::Invalid);
+    let older = Importance::load(&path, 20).expect("a file");
+    assert_eq!(older.attach(&mut session).expect_err("of a file").status, Status::Invalid);
+    importance.merge(&older).expect("merged");
+    importance.save(&path, ImportanceFormat::Gguf).expect("a file");
+    assert!(Importance::load(&path, 0).expect("a file").describe().expect("a text").contains(r#""chunks": 4"#));
+    std::fs::remove_file(&path).expect("the file");
 }
 
 #[test]

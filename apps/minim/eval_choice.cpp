@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multiple-choice questions, scored by the logits of the letters, by the log-probabilities of the options, or by an answer.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "eval_answers.h"
+#include "failure.h"
+#include "json_lines.h"
+#include "open_model.h"
+#include "output.h"
+#include "questions.h"
+#include "token_logits.h"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<int32_t>;
+
+// What is known of one question.
+struct Outcome {
+    std::string category;
+    bool is_right = false;
+    bool is_answered = true;
+};
+
+// ---- the file of results ----
+
+// Cuts the last line off a file if it has no end: the run that wrote it was killed.
+void drop_unfinished_line(const std::string& path) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || size == 0) return;
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t end = text.rfind('\n');
+    if (end + 1 == text.size()) return;
+    std::filesystem::resize_file(path, end == std::string::npos ? 0 : end + 1, error);
+    if (error) fail(MINIM_E_IO, fmt::format("cannot write '{}': {}", path, error.message()), error.value());
+}
+
+// Reads the results of earlier runs, and appends those of this one.
+class Results {
+  public:
+    // path "": nothing is read or written.
+    explicit Results(const std::string& path) : path_(path) {
+        std::error_code error;
+        if (path.empty()) return;
+        if (std::filesystem::exists(path, error)) {
+            drop_unfinished_line(path);
+            for_each_json_line(path, [&](const nlohmann::json& line, const std::string&) {
+                Outcome one;
+                one.category = line.at("category").is_null() ? "" : line.at("category").get<std::string>();
+                one.is_right = line.at("correct").get<bool>();
+                one.is_answered = !line.at("chosen").is_null();
+                earlier_[line.at("question_id").dump()] = one;
+            });
+        }
+        file_.open(path, std::ios::binary | std::ios::app);
+        check();
+    }
+
+    // id: as JSON.
+    const Outcome* find(const std::string& id) const {
+        const auto found = earlier_.find(id);
+        return found == earlier_.end() ? nullptr : &found->second;
+    }
+
+    void add(const Question& question, int64_t chosen, const char* key, const Json& scores_or_text) {
+        if (path_.empty()) return;
+        Json line = {{"question_id", Json::parse(question.id)},
+                     {"category", question.category.empty() ? Json() : Json(question.category)},
+                     {"answer", letter_of(question.answer)},
+                     {"chosen", chosen < 0 ? Json() : Json(letter_of(chosen))},
+                     {"correct", chosen == question.answer},
+                     {key, scores_or_text}};
+        file_ << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+        check();
+    }
+
+  private:
+    void check() const {
+        if (!file_) fail(MINIM_E_IO, fmt::format("cannot write '{}'", path_));
+    }
+
+    const std::string path_;
+    std::map<std::string, Outcome> earlier_;
+    std::ofstream file_;
+};
+
+// ---- prompts ----
+
+bool is_same(const Question& a, const Question& b) {
+    return a.question == b.question && a.options == b.options;
+}
+
+// Returns the worked examples of a question, without itself: those of its category, or, if there are none, of any.
+std::vector<const Question*> shots_for(const Question& question, const std::vector<Question>& shots,
+                                       int64_t most) {
+    std::vector<const Question*> chosen;
+    const auto take = [&](const auto& fits) {
+        for (const Question& shot : shots)
+            if (std::ssize(chosen) < most && !is_same(shot, question) && fits(shot)) chosen.push_back(&shot);
+    };
+    take([&](const Question& shot) { return shot.category == question.category; });
+    if (chosen.empty()) take([](const Question&) { return true; });
+    return chosen;
+}
+
+std::string letter_prompt(const Question& question, const std::vector<const Question*>& shots) {
+    std::string prompt;
+    for (const Question* shot : shots)
+        prompt += fmt::format("{}\nAnswer: {}\n\n", lettered(*shot), letter_of(shot->answer));
+    return prompt + lettered(question) + "\nAnswer:";
+}
+
+std::string continuation_prompt(const Question& question, const std::vector<const Question*>& shots) {
+    std::string prompt;
+    for (const Question* shot : shots)
+        prompt += fmt::format("{} {}\n\n", shot->question, shot->options[shot->answer]);
+    return prompt + question.question;
+}
+
+Conversation conversation_of(const Question& question, const std::vector<const Question*>& shots) {
+    constexpr std::string_view k_task =
+        "Answer the multiple-choice question. Think step by step, then end with a line of the form \"The "
+        "answer is (X)\", where X is the letter of the right option.\n\n";
+    Json messages = Json::array();
+    const auto ask = [&](const Question& one) {
+        const std::string text = messages.empty() ? std::string(k_task) : "";
+        messages.push_back({{"role", "user"}, {"content", text + lettered(one)}});
+    };
+    for (const Question* shot : shots) {
+        ask(*shot);
+        const std::string answer = fmt::format("The answer is ({}).", letter_of(shot->answer));
+        const bool has_answer = chosen_option(shot->worked, std::ssize(shot->options)) == shot->answer;
+        const std::string worked =
+            shot->worked.empty() ? answer : shot->worked + (has_answer ? "" : "\n" + answer);
+        messages.push_back({{"role", "assistant"}, {"content", worked}});
+    }
+    ask(question);
+    return {messages.dump(), ""};
+}
+
+// ---- scores ----
+
+// A session that keeps the beginning that two texts have in common.
+class Scorer {
+  public:
+    Scorer(const minim::Model& model, const Options& options, size_t longest, const minim::Cancel& cancel)
+        : session_(model, session_options(options, longest)),
+          n_vocab_(static_cast<size_t>(model.info().n_vocab)),
+          cancel_(cancel) {}
+
+    // Returns the logits after the last id.
+    std::span<const float> last(const Ids& ids) {
+        keep_common(ids);
+        const size_t n = session_.token_count();
+        session_.eval({ids.data() + n, ids.size() - n}, false, buffer_, &cancel_);
+        return buffer_;
+    }
+
+    // Returns the mean log-probability of the ids from `first` on, which is not 0.
+    double mean_log_p(const Ids& ids, size_t first) {
+        keep_common({ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first)});
+        const size_t n = session_.token_count();
+        const std::span<const int32_t> rest(ids.data() + n, ids.size() - 1 - n);
+        double sum = 0.0;
+        for_each_logits(session_, rest, first - 1 - n, n_vocab_, buffer_, cancel_,
+                        [&](size_t i, std::span<const float> row) {
+                            sum += static_cast<double>(row[ids[n + i + 1]]) - log_sum_exp(row);
+                        });
+        return sum / static_cast<double>(ids.size() - first);
+    }
+
+  private:
+    // Forgets all tokens from the first that differs on, and the last one of `ids`, whose logits are wanted.
+    void keep_common(const Ids& ids) {
+        const minim::Tokens kept = session_.tokens();
+        const auto differs = std::mismatch(kept.begin(), kept.end(), ids.begin(), ids.end()).second;
+        session_.truncate(std::min(static_cast<size_t>(differs - ids.begin()), ids.size() - 1));
+    }
+
+    minim::Session session_;
+    const size_t n_vocab_;
+    const minim::Cancel& cancel_;
+    std::vector<float> buffer_;
+};
+
+Ids ids_of(const minim::Model& model, const std::string& text) {
+    const minim::Tokens tokens = model.tokenize(text);
+    return {tokens.begin(), tokens.end()};
+}
+
+// Returns the index of the largest score, the lower one of equal ones.
+int64_t best_of(const std::vector<double>& scores) {
+    return std::max_element(scores.begin(), scores.end()) - scores.begin();
+}
+
+// Returns the log-probability of each letter after the prompt.
+std::vector<double> letter_scores(const minim::Model& model, Scorer& scorer, const Question& question,
+                                  const Ids& prompt) {
+    const std::span<const float> logits = scorer.last(prompt);
+    const double log_sum = log_sum_exp(logits);
+    std::vector<double> scores;
+    for (int64_t i = 0; i < std::ssize(question.options); ++i) {
+        const int32_t letter = ids_of(model, " " + letter_of(i)).front();
+        scores.push_back(static_cast<double>(logits[letter]) - log_sum);
+    }
+    return scores;
+}
+
+// Returns the number of ids that all lists begin with, at least 1 and less than the length of each.
+size_t common_prefix(const std::vector<Ids>& lists, const Question& question) {
+    size_t n = lists.front().size();
+    for (const Ids& ids : lists) {
+        const auto differs =
+            std::mismatch(lists.front().begin(), lists.front().end(), ids.begin(), ids.end()).first;
+        n = std::min({n, static_cast<size_t>(differs - lists.front().begin()), ids.size() - 1});
+    }
+    if (n == 0)
+        fail(MINIM_E_INVALID,
+             fmt::format("question {}: its options have no token in common to begin with", question.id));
+    return n;
+}
+
+// ---- the command ----
+
+struct Work {
+    std::vector<Question> questions;  // to be answered
+    std::vector<Question> shots;
+    std::vector<Outcome> outcomes;
+};
+
+void note(Work& work, Results& results, const Question& question, int64_t chosen, const char* key,
+          const Json& scores_or_text) {
+    results.add(question, chosen, key, scores_or_text);
+    work.outcomes.push_back({question.category, chosen == question.answer, chosen >= 0});
+}
+
+void show_progress(size_t done, size_t count) {
+    if (isatty(STDERR_FILENO) != 1) return;
+    print_note(fmt::format("\rquestion {} of {}\x1b[K{}", done, count, done == count ? "\r\x1b[K" : ""));
+}
+
+void score_by_logits(const minim::Model& model, const Options& options, Work& work, Results& results,
+                     const minim::Cancel& cancel) {
+    const bool by_letter = options.score == "letter";
+    // The token lists of each question: one prompt, or one text for each option.
+    std::vector<std::vector<Ids>> all;
+    size_t longest = 1;
+    for (const Question& question : work.questions) {
+        const auto shots = shots_for(question, work.shots, options.n_shots);
+        std::vector<Ids> lists;
+        if (by_letter) {
+            lists.push_back(ids_of(model, letter_prompt(question, shots)));
+        } else {
+            const std::string prompt = continuation_prompt(question, shots) + " ";
+            for (const std::string& option : question.options)
+                lists.push_back(ids_of(model, prompt + option));
+        }
+        for (const Ids& ids : lists) longest = std::max(longest, ids.size());
+        all.push_back(std::move(lists));
+    }
+    Scorer scorer(model, options, longest, cancel);
+    for (size_t i = 0; i < work.questions.size(); ++i) {
+        const Question& question = work.questions[i];
+        std::vector<double> scores;
+        if (by_letter) {
+            scores = letter_scores(model, scorer, question, all[i].front());
+        } else {
+            const size_t first = common_prefix(all[i], question);
+            for (const Ids& ids : all[i]) scores.push_back(scorer.mean_log_p(ids, first));
+        }
+        note(work, results, question, best_of(scores), "scores", scores);
+        show_progress(i + 1, work.questions.size());
+    }
+}
+
+void score_by_answers(const minim::Model& model, const Options& options, Work& work, Results& results) {
+    const auto conversation = [&](size_t i) {
+        const Question& question = work.questions[i];
+        return conversation_of(question, shots_for(question, work.shots, options.n_shots));
+    };
+    for_each_answer(model, options, work.questions.size(), conversation,
+                    [&](size_t i, const minim::Output& output) {
+                        const Question& question = work.questions[i];
+                        const std::string text = output.content.value_or("");
+                        const int64_t chosen = chosen_option(text, std::ssize(question.options));
+                        note(work, results, question, chosen, "text", text);
+                        show_progress(i + 1, work.questions.size());
+                    });
+}
+
+Json figures_of(const std::vector<Outcome>& outcomes) {
+    int64_t right = 0;
+    int64_t unanswered = 0;
+    for (const Outcome& one : outcomes) {
+        right += one.is_right ? 1 : 0;
+        unanswered += one.is_answered ? 0 : 1;
+    }
+    const Share share = share_of(right, std::ssize(outcomes));
+    return {{"questions", outcomes.size()}, {"correct", right},
+            {"accuracy", share.value},      {"low", share.low},
+            {"high", share.high},           {"unanswered", unanswered}};
+}
+
+void report(const Options& options, const std::vector<Outcome>& outcomes) {
+    std::map<std::string, std::vector<Outcome>> by_category;
+    for (const Outcome& one : outcomes)
+        by_category[one.category.empty() ? "none" : one.category].push_back(one);
+    Json all = figures_of(outcomes);
+    Json categories = Json::object();
+    for (const auto& [category, some] : by_category) categories[category] = figures_of(some);
+    all["categories"] = categories;
+    if (options.prints_json) return print(all.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(fmt::format("{:<24} {:>9} {:>8} {:>9}   {}\n", "category", "questions", "correct", "accuracy",
+                      "95 % interval"));
+    const auto print_line = [](const std::string& name, const Json& figures) {
+        print(fmt::format("{:<24} {:>9} {:>8} {:>8.2f}%   {:.2f}% to {:.2f}%\n", printable(name, 60),
+                          figures["questions"].get<int64_t>(), figures["correct"].get<int64_t>(),
+                          100.0 * figures["accuracy"].get<double>(), 100.0 * figures["low"].get<double>(),
+                          100.0 * figures["high"].get<double>()));
+    };
+    if (by_category.size() > 1)
+        for (const auto& [category, some] : by_category) print_line(category, figures_of(some));
+    print_line("all", all);
+    if (const auto n = all["unanswered"].get<int64_t>(); n > 0)
+        print(fmt::format("{} answers name no option\n", n));
+}
+
+Work work_of(const Options& options, const Results& results) {
+    Work work;
+    std::set<std::string> ids;
+    int64_t n_taken = 0;
+    for (Question& question : read_questions(options.files.front())) {
+        if (!options.category.empty() && question.category != options.category) continue;
+        if (options.limit > 0 && n_taken == options.limit) break;
+        ++n_taken;
+        if (!ids.insert(question.id).second && !options.output_file.empty())
+            fail(MINIM_E_INVALID, fmt::format("'{}' has two questions {}, which -o cannot tell apart",
+                                              options.files.front(), question.id));
+        if (const Outcome* earlier = results.find(question.id)) {
+            work.outcomes.push_back(*earlier);
+        } else {
+            work.questions.push_back(std::move(question));
+        }
+    }
+    if (n_taken == 0)
+        fail(MINIM_E_INVALID,
+             fmt::format(
+                 "'{}' has no questions{}", options.files.front(),
+                 options.category.empty() ? "" : fmt::format(" of the category '{}'", options.category)));
+    if (!options.shots_file.empty()) work.shots = read_questions(options.shots_file);
+    return work;
+}
+
+}  // namespace
+
+void eval_choice(const Options& options, const minim::Cancel& cancel) {
+    Results results(options.output_file);
+    Work work = work_of(options, results);
+    if (!work.outcomes.empty())
+        print_note(fmt::format("minim: {} of {} questions are in '{}' already\n", work.outcomes.size(),
+                               work.outcomes.size() + work.questions.size(), printable(options.output_file)));
+    if (!work.questions.empty()) {
+        const minim::Runtime runtime = open_runtime(options);
+        const minim::Model model = open_model(runtime, options, cancel);
+        if (options.score == "generate") {
+            score_by_answers(model, options, work, results);
+        } else {
+            score_by_logits(model, options, work, results, cancel);
+        }
+    }
+    report(options, work.outcomes);
+    flush_output();
+}
+
+}  // namespace cli

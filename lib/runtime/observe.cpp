@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/observe.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace minim::runtime {
+namespace {
+
+// Columns of a matrix that one task adds.
+constexpr int64_t k_task_columns = 1024;
+
+// squares += x^2 over columns of one row. Returns the largest magnitude, or NaN if a value is NaN.
+float add_row(const float* x, int64_t count, double* squares) {
+    float peak = 0.0F;
+    bool is_number = true;
+    for (int64_t i = 0; i < count; ++i) {
+        const double value = x[i];
+        squares[i] += value * value;
+        peak = std::max(peak, std::abs(x[i]));
+        is_number &= x[i] == x[i];
+    }
+    return is_number ? peak : NAN;
+}
+
+double norm_of(const float* x, int64_t count) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return std::sqrt(sum);
+}
+
+InputSums sums_of(int64_t columns, int64_t matrices, bool has_norms) {
+    InputSums sums;
+    sums.columns = columns;
+    sums.squares.resize(static_cast<size_t>(columns * matrices));
+    sums.rows.resize(matrices);
+    sums.peaks.resize(matrices);
+    if (has_norms) sums.norms.resize(matrices);
+    return sums;
+}
+
+// The rows of each matrix of a stack, in order.
+struct RowsByMatrix {
+    std::vector<int64_t> first;  // [matrices + 1]
+    std::vector<int64_t> slots;  // those of matrix m: first[m] .. first[m + 1] - 1
+};
+
+RowsByMatrix group(std::span<const int32_t> ids, int64_t matrices) {
+    RowsByMatrix rows;
+    rows.first.resize(matrices + 1);
+    for (const int32_t id : ids) ++rows.first[id + 1];
+    for (int64_t m = 0; m < matrices; ++m) rows.first[m + 1] += rows.first[m];
+    rows.slots.resize(ids.size());
+    std::vector<int64_t> next = rows.first;
+    for (size_t slot = 0; slot < ids.size(); ++slot)
+        rows.slots[next[ids[slot]]++] = static_cast<int64_t>(slot);
+    return rows;
+}
+
+}  // namespace
+
+ObservedInputs::ObservedInputs(const backend::StepLimits& shape, int64_t n_layer, bool with_head,
+                               int64_t chunk_size, const backend::HostDevice* threads)
+    : chunk_size_(chunk_size), threads_(threads) {
+    const Layer layer = {sums_of(shape.hidden, 1, false), sums_of(shape.n_head * shape.head_dim, 1, false),
+                         sums_of(shape.hidden, shape.n_expert, false),
+                         sums_of(shape.expert_ff, shape.n_expert, true)};
+    layers_.resize(n_layer, layer);
+    if (with_head) head_ = sums_of(shape.hidden, 1, false);
+}
+
+int64_t ObservedInputs::n_rows() const {
+    const std::lock_guard lock(mutex_);
+    return layers_.empty() ? 0 : layers_.front().front().rows.front();
+}
+
+void ObservedInputs::run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const {
+    if (threads_ != nullptr) return threads_->run_tasks(n_tasks, task);
+    for (int64_t i = 0; i < n_tasks; ++i) task(i, 0);
+}
+
+void ObservedInputs::fail_not_finite(int64_t layer, Input input, int64_t matrix) const {
+    constexpr std::array<std::string_view, k_inputs> k_names = {
+        "the input of the attention", "the output of the attention", "the input of gate and up",
+        "the input of down", "the input of the output head"};
+    const bool is_expert = input == Input::experts || input == Input::middle;
+    const int64_t n_rows = layers_.front().front().rows.front();
+    fail_file(Reason::value, "layer {}{}: {} is not finite in chunk {}", layer,
+              is_expert ? format_text(", expert {}", matrix) : "", k_names[static_cast<size_t>(input)],
+              (n_rows - 1) / chunk_size_ + 1);
+}
+
+// x: one row a slot, or, with n_used above 1, one for n_used slots. ids: the matrix of each slot.
+void ObservedInputs::add_slots(int64_t layer, Input input, int64_t n_used, const float* x,
+                               std::span<const int32_t> ids) {
+    InputSums& sums = input == Input::head ? head_ : layers_[layer][static_cast<size_t>(input)];
+    const RowsByMatrix by_matrix = group(ids, sums.matrices());
+    const int64_t n_tasks_each = (sums.columns + k_task_columns - 1) / k_task_columns;
+    std::vector<float> peaks(static_cast<size_t>(sums.matrices() * n_tasks_each));
+    run_tasks(std::ssize(peaks), [&](int64_t index, int32_t) {
+        const int64_t matrix = index / n_tasks_each;
+        const int64_t begin = index % n_tasks_each * k_task_columns;
+        const int64_t count = std::min(k_task_columns, sums.columns - begin);
+        double* squares = sums.squares.data() + matrix * sums.columns + begin;
+        float peak = 0.0F;
+        for (int64_t i = by_matrix.first[matrix]; i < by_matrix.first[matrix + 1]; ++i) {
+            const float* row = x + by_matrix.slots[i] / n_used * sums.columns + begin;
+            const float row_peak = add_row(row, count, squares);
+            if (std::isnan(row_peak) || row_peak > peak) peak = row_peak;
+            if (std::isnan(peak)) break;
+        }
+        peaks[index] = peak;
+    });
+    for (int64_t matrix = 0; matrix < sums.matrices(); ++matrix)
+        sums.rows[matrix] += by_matrix.first[matrix + 1] - by_matrix.first[matrix];
+    for (int64_t index = 0; index < std::ssize(peaks); ++index) {
+        const int64_t matrix = index / n_tasks_each;
+        if (!std::isfinite(peaks[index])) fail_not_finite(layer, input, matrix);
+        sums.peaks[matrix] = std::max(sums.peaks[matrix], peaks[index]);
+    }
+}
+
+void ObservedInputs::add(int64_t layer, Input input, int64_t n, const float* x) {
+    const std::lock_guard lock(mutex_);
+    const std::vector<int32_t> one_matrix(n, 0);
+    add_slots(layer, input, 1, x, one_matrix);
+}
+
+void ObservedInputs::add_experts(int64_t layer, int64_t n, int64_t n_used, const float* h, const int32_t* ids,
+                                 const float* gates, const float* middle, const float* out) {
+    const std::lock_guard lock(mutex_);
+    const std::span slots(ids, static_cast<size_t>(n * n_used));
+    add_slots(layer, Input::experts, n_used, h, slots);
+    add_slots(layer, Input::middle, 1, middle, slots);
+    const int64_t hidden = layers_[layer][static_cast<size_t>(Input::experts)].columns;
+    std::vector<double> norms(slots.size());
+    run_tasks(std::ssize(norms), [&](int64_t slot, int32_t) {
+        norms[slot] = std::abs(static_cast<double>(gates[slot])) * norm_of(out + slot * hidden, hidden);
+    });
+    std::vector<double>& sums = layers_[layer][static_cast<size_t>(Input::middle)].norms;
+    for (size_t slot = 0; slot < slots.size(); ++slot) sums[slots[slot]] += norms[slot];
+}
+
+template <typename T>
+const T* InputObserver::on_host(const Activations& a, const T* values, int64_t count,
+                                std::vector<std::byte>& copy) const {
+    if (a.backend.uses_host_memory()) return values;
+    copy.resize(static_cast<size_t>(count) * sizeof(T));
+    a.backend.download(a.scratch, copy.data(), reinterpret_cast<const std::byte*>(values), copy.size());
+    return reinterpret_cast<const T*>(copy.data());
+}
+
+void InputObserver::see_attention(const Activations& a, const backend::StepLimits& shape, int64_t layer) {
+    const float* h = on_host(a, a.h, a.n * shape.hidden, copies_[0]);
+    const float* o = on_host(a, a.o, a.n * shape.n_head * shape.head_dim, copies_[1]);
+    a.backend.wait(a.scratch);
+    inputs_->add(layer, Input::attention, a.n, h);
+    inputs_->add(layer, Input::projection, a.n, o);
+}
+
+void InputObserver::see_head(const Activations& a, const backend::StepLimits& shape) {
+    const float* h = on_host(a, a.h, a.n * shape.hidden, copies_[0]);
+    a.backend.wait(a.scratch);
+    inputs_->add(inputs_->n_layer(), Input::head, a.n, h);
+}
+
+void InputObserver::add_experts(const Activations& a, const backend::StepLimits& shape, int64_t layer,
+                                const backend::ExpertWeights& weights) {
+    const int64_t n_used = shape.n_expert_used;
+    const int64_t n_slots = a.n * n_used;
+    const int64_t n_middle = n_slots * shape.expert_ff;
+    const int64_t n_out = n_slots * shape.hidden;
+    const auto bytes = static_cast<uint64_t>(n_middle + n_out) * sizeof(float);
+    std::unique_ptr<backend::Memory>& memory = slots_[&a.backend];
+    if (memory == nullptr || memory->size() < bytes) {
+        memory.reset();
+        memory = a.backend.allocate(bytes, "inputs of experts");
+    }
+    auto* middle = reinterpret_cast<float*>(memory->data());
+    float* out = middle + n_middle;
+    a.backend.observe_slots(a.scratch, a.h, a.n, a.ids, n_used, weights, middle, out);
+    a.backend.add_slots(a.scratch, out, a.gates, a.n, n_used, shape.hidden, a.x);
+    const float* h = on_host(a, a.h, a.n * shape.hidden, copies_[0]);
+    const float* middle_on_host = on_host(a, middle, n_middle, copies_[1]);
+    const float* out_on_host = on_host(a, out, n_out, copies_[2]);
+    const int32_t* ids = on_host(a, a.ids, n_slots, copies_[3]);
+    const float* gates = on_host(a, a.gates, n_slots, copies_[4]);
+    a.backend.wait(a.scratch);
+    inputs_->add_experts(layer, a.n, n_used, h, ids, gates, middle_on_host, out_on_host);
+}
+
+}  // namespace minim::runtime
