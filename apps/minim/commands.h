@@ -15,6 +15,8 @@ void inspect(const Options& options);
 void devices(const Options& options);
 void tokenize(const Options& options, const minim::Cancel& cancel);
 void perplexity(const Options& options, const minim::Cancel& cancel);
+// Prints what is wrong with a checkpoint. Returns false if there are faults.
+bool check(const Options& options, const minim::Cancel& cancel);
 // Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
 void plan(const Options& options);
 

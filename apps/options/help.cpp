@@ -23,6 +23,7 @@ constexpr std::string_view k_intro_minim =
     "  inspect      print the headers of a checkpoint; loads no weights\n"
     "  tokenize     print the tokens of a text\n"
     "  perplexity   measure how well the model predicts a text\n"
+    "  check        check whether a checkpoint is whole, is a model of the family, and is computed right\n"
     "  plan         plan where the weights of a checkpoint go and how fast that is, from headers alone\n"
     "  devices      list the devices, and why one is not usable\n"
     "  options      list the options of all commands and of minim-server\n";
@@ -43,6 +44,10 @@ std::string_view intro(Command command) {
                    "index or a folder; loads no weights.\n";
         case Command::devices:
             return "minim devices: lists the devices, and why one is not usable.\n";
+        case Command::check:
+            return "minim check MODEL OPTIONS: checks whether a checkpoint is whole, is a model of the "
+                   "family, "
+                   "and is computed right on this machine. The exit code is 3 if it has faults.\n";
         case Command::plan:
             return "minim plan OPTIONS: plans where the weights of a checkpoint go and how fast that is, "
                    "from headers "

@@ -22,6 +22,7 @@ enum class Command : uint32_t {
     inspect,
     devices,
     plan,
+    check,
     options,
     server,
 };
@@ -136,6 +137,14 @@ struct Options {
     std::string plan_host;  // "768GiB,576GB/s"; "": this machine
     std::string plan_link;  // between ranks: "9us,20GB/s"; "": by the devices
     bool prints_json = false;
+
+    // Of `minim check` alone.
+    bool is_quick = false;
+    std::string sums;             // the text of --sums
+    std::string sums_output;      // file of --write-sums
+    std::string known_answers;    // the text of --answers
+    std::string record_output;    // file of --record
+    std::string reference_model;  // path of --reference
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.
     std::string host = "127.0.0.1";  // "unix:/run/minim/server.sock": a Unix socket

@@ -73,7 +73,8 @@ Command take_command(Command command, std::vector<std::string>& arguments) {
 void take_positional(const Reading& reading, Options& options) {
     const std::vector<std::string>& names = reading.positional;
     if (names.empty()) return;
-    const bool takes_model = options.command == Command::server || options.command == Command::inspect;
+    const bool takes_model = options.command == Command::server || options.command == Command::inspect ||
+                             options.command == Command::check;
     const bool has_model = !options.model.empty() && find_given(reading.given, "--model") != nullptr &&
                            find_given(reading.given, "--model")->origin == Origin::command_line;
     const size_t n_most = takes_model && !has_model ? 1 : 0;
@@ -95,6 +96,7 @@ void check(const Options& options, const std::vector<Given>& given) {
     if (command == Command::devices || command == Command::options) return;
     if (options.model.empty() && options.models_dir.empty())
         throw UsageError(command == Command::inspect  ? "a file is required: minim inspect FILE"
+                         : command == Command::check  ? "a model is required: minim check MODEL"
                          : command == Command::server ? "-m or --models-dir is required: the models to serve"
                                                       : "-m is required: the model to open");
     const bool needs_text =

@@ -50,7 +50,7 @@ std::string_view long_name(std::string_view names) {
 std::string_view command_name(Command command) {
     constexpr std::string_view k_names[] = {
         "minim",         "minim chat", "minim tokenize", "minim perplexity", "minim inspect",
-        "minim devices", "minim plan", "minim options",  "minim-server"};
+        "minim devices", "minim plan", "minim check",    "minim options",    "minim-server"};
     return k_names[static_cast<size_t>(command)];
 }
 

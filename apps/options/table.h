@@ -95,7 +95,8 @@ constexpr uint32_t k_plan = bit(Command::plan);
 constexpr uint32_t k_answers =
     bit(Command::generate) | bit(Command::chat);  // commands of `minim` that generate
 constexpr uint32_t k_texts = bit(Command::generate) | bit(Command::tokenize) | bit(Command::perplexity);
-constexpr uint32_t k_open = k_answers | k_texts | k_server;                  // commands that open a model
+constexpr uint32_t k_open =
+    k_answers | k_texts | bit(Command::check) | k_server;                    // commands that open a model
 constexpr uint32_t k_run = k_answers | bit(Command::perplexity) | k_server;  // commands that evaluate it
 constexpr uint32_t k_all =
     k_open | k_plan | bit(Command::inspect) | bit(Command::devices) | bit(Command::options);
