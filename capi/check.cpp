@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "check/files.h"
+#include "check/machine.h"
 #include "check/probe.h"
 #include "check/reference.h"
 #include "handles.h"
@@ -32,12 +36,20 @@ OwnedModel open_for_probe(minim_runtime* runtime, const char* path, const minim_
 
 // What is computed with the model. Returns the record of its answers; "": it was not wanted.
 std::string compute(minim_runtime* runtime, const char* path, const minim_check_params& p,
-                    minim_cancel* cancel, const Logger& log, check::Report& report) {
-    const OwnedModel model = open_for_probe(runtime, path, p, cancel);
-    const CancelToken* token = token_of(cancel);
-    check::check_probe(model->open.model, token, log, report);
-    if (p.answers != nullptr) check::check_answers(model->open.model, p.answers, token, log, report);
-    return p.wants_answers != 0 ? check::record_answers(model->open.model, token, log) : std::string();
+                    minim_cancel* cancel, const check::Opened& opened, const check::Reading& reading,
+                    check::Report& report) {
+    const OwnedModel handle = open_for_probe(runtime, path, p, cancel);
+    const std::shared_ptr<const model::Model>& model = handle->open.model;
+    const Runtime& shared = *runtime->runtime;
+    check::check_probe(model, reading.cancel, shared.log, report);
+    if (p.machine != 0) {
+        std::vector<std::shared_ptr<const backend::Backend>> devices;
+        for (const runtime::Shard& shard : model->placement().shards())
+            if (std::ranges::find(devices, shard.backend) == devices.end()) devices.push_back(shard.backend);
+        check::check_machine(opened, devices, shared.threads, shared.cpu_level, reading, report);
+    }
+    if (p.answers != nullptr) check::check_answers(model, p.answers, reading.cancel, shared.log, report);
+    return p.wants_answers != 0 ? check::record_answers(model, reading.cancel, shared.log) : std::string();
 }
 
 std::string with_member(std::string object, std::string_view key, std::string_view text) {
@@ -80,7 +92,8 @@ std::string check_all(minim_runtime* runtime, const char* path, const minim_chec
             return fault.kind == check::FaultClass::nan || fault.kind == check::FaultClass::tokenizer;
         });
         // Bad numbers would be found once more, and a bad tokenizer does not open.
-        if (!is_quick && !has_bad_numbers) answers = compute(runtime, path, p, cancel, shared.log, report);
+        if (!is_quick && !has_bad_numbers)
+            answers = compute(runtime, path, p, cancel, *opened, reading, report);
     }
     std::string text = check::to_json(report);
     if (!sums.empty()) text = with_member(std::move(text), "sums", sums);
@@ -96,9 +109,11 @@ minim_status minim_check(minim_runtime* runtime, const char* path, const minim_c
         required(report, "report") = nullptr;
         required(runtime, "runtime").runtime->require_threads();
         const minim_check_params p = params_of(params, "minim_check_params");
-        if (p.reserved != 0) fail(Status::invalid, "reserved is {}, not 0", p.reserved);
-        if (flag(p.quick, "quick") && (flag(p.wants_answers, "wants_answers") || p.answers != nullptr))
-            fail(Status::invalid, "a quick check computes no answers");
+        const bool computes =
+            flag(p.wants_answers, "wants_answers") || p.answers != nullptr || flag(p.machine, "machine");
+        if (flag(p.quick, "quick") && computes)
+            fail(Status::invalid,
+                 "a quick check computes nothing: no answers, and no products of the machine");
         *report = new minim_text{check_all(runtime, &required(path, "path"), p, cancel)};
     });
 }

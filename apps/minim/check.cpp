@@ -59,6 +59,7 @@ bool check(const Options& options, const minim::Cancel& cancel) {
     if (!options.is_quick) check.model = program::model_options(runtime, options, path, {0, 0}, notes);
     for (const std::string& note : notes) print_note(fmt::format("minim: note: {}\n", printable(note)));
     check.quick = options.is_quick;
+    check.machine = options.checks_machine;
     check.wants_sums = !options.sums_output.empty();
     check.wants_answers = !options.record_output.empty();
     check.sums = options.sums;

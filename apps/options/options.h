@@ -140,6 +140,7 @@ struct Options {
 
     // Of `minim check` alone.
     bool is_quick = false;
+    bool checks_machine = false;
     std::string sums;             // the text of --sums
     std::string sums_output;      // file of --write-sums
     std::string known_answers;    // the text of --answers

@@ -926,7 +926,7 @@ typedef struct minim_check_params {
     int32_t quick;      /* 1: no stage that reads all weights or computes; of the hashes 16 MiB of tensors */
     int32_t wants_sums; /* 1: the report has `sums`: the SHA-256 of each file, as sha256sum writes it */
     int32_t wants_answers; /* 1: the report has `answers`, for another machine or file to be compared with */
-    int32_t reserved;      /* 0 */
+    int32_t machine;       /* 1: also this machine: kernels, devices and storage with the model's weights */
     const char* sums;      /* text as sha256sum writes it, which the files must agree with; NULL: none */
     const char*
         answers; /* text of `answers` of another report, which the model must agree with; NULL: none */
@@ -942,10 +942,11 @@ typedef struct minim_check_params {
  * Checks whether a checkpoint is whole, is a model of the family, and is computed right on this machine. `params`
  * and `cancel` may be NULL. Stages, each if those before it found what it needs: headers, configuration,
  * vocabulary, hashes (if the file has minim.tensor_xxh3), sums (if given), weights (every number), reference (if
- * given), probe (a built-in text of 300 tokens on the devices of params->model), answers (if given).
+ * given), probe (a built-in text of 300 tokens on the devices of params->model),
+ * machine (if wanted), answers (if given).
  *
  * Writes a JSON object, the report:
- *   faults    a list: class (header, config, tokenizer, hash, nan, range, probe, reference or answers), tensor (or
+ *   faults    a list: class (header, config, tokenizer, hash, nan, range, probe, machine, reference or answers), tensor (or
  *             the file or key at fault), detail (what is, and what should be)
  *   warnings  a list of the same
  *   stages    a list of the names of those that ran

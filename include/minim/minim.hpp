@@ -458,6 +458,7 @@ struct CheckOptions {
     bool quick = false;
     bool wants_sums = false;
     bool wants_answers = false;
+    bool machine = false;   // also kernels, devices and storage of this machine
     std::string sums;       // as sha256sum writes them; "": none
     std::string answers;    // of another report; "": none
     std::string reference;  // path of a checkpoint of the same model; "": none
@@ -477,6 +478,7 @@ inline std::string check(const Runtime& runtime, const std::string& path, const 
     params.quick = options.quick ? 1 : 0;
     params.wants_sums = options.wants_sums ? 1 : 0;
     params.wants_answers = options.wants_answers ? 1 : 0;
+    params.machine = options.machine ? 1 : 0;
     params.sums = detail::text_or_null(options.sums);
     params.answers = detail::text_or_null(options.answers);
     params.reference = detail::text_or_null(options.reference);

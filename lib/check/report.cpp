@@ -27,8 +27,8 @@ void append_findings(std::string& out, std::string_view key, std::span<const Fin
 }  // namespace
 
 std::string_view name_of(FaultClass kind) noexcept {
-    constexpr std::array<std::string_view, 9> k_names = {"header", "config", "tokenizer", "hash",   "nan",
-                                                         "range",  "probe",  "reference", "answers"};
+    constexpr std::array<std::string_view, 10> k_names = {
+        "header", "config", "tokenizer", "hash", "nan", "range", "probe", "machine", "reference", "answers"};
     return k_names[static_cast<size_t>(kind)];
 }
 

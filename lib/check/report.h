@@ -18,6 +18,7 @@ enum class FaultClass : uint8_t {
     nan,        // numbers that are none
     range,      // matrices or experts that are zero, or far larger or smaller than others of their role
     probe,      // what the model computes
+    machine,    // kernels, devices or storage give wrong numbers
     reference,  // numbers differ from those of another model
     answers,    // what the model computes differs from a record
 };

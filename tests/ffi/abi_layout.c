@@ -205,7 +205,7 @@ int main(void) {
     FIELD(minim_check_params, quick);
     FIELD(minim_check_params, wants_sums);
     FIELD(minim_check_params, wants_answers);
-    FIELD(minim_check_params, reserved);
+    FIELD(minim_check_params, machine);
     FIELD(minim_check_params, sums);
     FIELD(minim_check_params, answers);
     FIELD(minim_check_params, reference);

@@ -76,8 +76,16 @@ class StoredModels(unittest.TestCase):
     def test_a_quick_check_reads_no_weights(self):
         report = minim.check(Q8_0, quick=True)
         self.assertEqual(report["stages"], ["headers", "configuration", "vocabulary"])
-        with self.assertRaisesRegex(minim.Error, "computes no answers"):
+        with self.assertRaisesRegex(minim.Error, "computes nothing"):
             minim.check(Q8_0, quick=True, want_answers=True)
+
+
+    def test_the_machine_computes_right(self):
+        for path in (Q8_0, MIX_IQ, MADE_MODELS / "minim-tiny-nvfp4"):
+            with self.subTest(path.name):
+                report = minim.check(path, machine=True, threads=2)
+                self.assertEqual(report["faults"], [])
+                self.assertEqual(report["stages"][-1], "machine")
 
 
 class PlantedFaults(unittest.TestCase):

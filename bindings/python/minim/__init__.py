@@ -401,10 +401,10 @@ def plan(
     return json.loads(abi.take_text(text))
 
 
-def check(path, *, quick=False, sums=None, answers=None, reference=None, want_sums=False, want_answers=False, threads=0, cancel=None):
+def check(path, *, quick=False, sums=None, answers=None, reference=None, machine=False, want_sums=False, want_answers=False, threads=0, cancel=None):
     """Checks whether a checkpoint is whole, is a model of the family, and is computed right here. Returns a dict; minim.h (minim_check)
     has its keys: `faults`, `warnings`, `stages`, and `sums` and `answers` if they are wanted. `quick`: nothing that reads all weights or
-    computes. `sums`: text as sha256sum writes it. `answers`: those of another report. `reference`: path of a checkpoint of the same
+    computes. `sums`: text as sha256sum writes it. `machine`: also this machine's kernels, devices and storage. `answers`: those of another report. `reference`: path of a checkpoint of the same
     model.
     """
 
@@ -415,6 +415,7 @@ def check(path, *, quick=False, sums=None, answers=None, reference=None, want_su
         quick=int(quick),
         wants_sums=int(want_sums),
         wants_answers=int(want_answers),
+        machine=int(machine),
         sums=text_or_none(sums, "the sums"),
         answers=text_or_none(answers, "the answers"),
         reference=None if reference is None else _checkpoint_path(reference),

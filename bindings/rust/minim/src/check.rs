@@ -16,6 +16,7 @@ pub struct CheckOptions {
     quick: bool,
     wants_sums: bool,
     wants_answers: bool,
+    machine: bool,
     sums: Option<String>,
     answers: Option<String>,
     reference: Option<PathBuf>,
@@ -30,6 +31,12 @@ impl CheckOptions {
     /// Leaves out what reads all weights or computes.
     pub fn quick(mut self) -> Self {
         self.quick = true;
+        self
+    }
+
+    /// Checks also this machine: its kernels, devices and storage.
+    pub fn machine(mut self) -> Self {
+        self.machine = true;
         self
     }
 
@@ -75,6 +82,7 @@ pub fn check(runtime: &Runtime, path: impl AsRef<Path>, options: &CheckOptions, 
         quick: i32::from(options.quick),
         wants_sums: i32::from(options.wants_sums),
         wants_answers: i32::from(options.wants_answers),
+        machine: i32::from(options.machine),
         sums: pointer_or_null(&sums),
         answers: pointer_or_null(&answers),
         reference: pointer_or_null(&reference),
