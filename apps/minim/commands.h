@@ -22,6 +22,8 @@ void eval_choice(const Options& options, const minim::Cancel& cancel);
 void eval_compare(const Options& options);
 void eval_needle(const Options& options, const minim::Cancel& cancel);
 void eval_tools(const Options& options, const minim::Cancel& cancel);
+// Prints what is wrong with a checkpoint. Returns false if there are faults.
+bool check(const Options& options, const minim::Cancel& cancel);
 // Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
 void plan(const Options& options);
 // Converts or quantises a checkpoint.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
-// Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 130 ended by Ctrl-C.
+// Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 3 `check` has found faults,
+// 130 ended by Ctrl-C.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ namespace {
 
 constexpr int k_exit_error = 1;
 constexpr int k_exit_usage = 2;
+constexpr int k_exit_faults = 3;  // of `minim check`
 
 // Opens closed standard descriptors. If the caller closed standard input, output or error, the next file that is opened would get
 // its number. They are opened for the wrong direction, so that using them is an error.
@@ -89,6 +91,7 @@ int run(const cli::Options& options) {
     }
     if (options.command == cli::Command::convert || options.command == cli::Command::quantize)
         cli::convert(options, cancel);
+    if (options.command == cli::Command::check) return cli::check(options, cancel) ? 0 : k_exit_faults;
     if (options.command == cli::Command::chat) cli::chat(options, cancel);
     if (options.command == cli::Command::tokenize) cli::tokenize(options, cancel);
     if (options.command == cli::Command::perplexity) cli::perplexity(options, cancel);

@@ -28,6 +28,7 @@ constexpr std::string_view k_intro_minim =
     "  eval choice  answer multiple-choice questions; eval compare: compare two runs\n"
     "  eval needle  find a sentence in a long text\n"
     "  eval tools   make the tool calls that are expected\n"
+    "  check        check whether a checkpoint is whole, is a model of the family, and is computed right\n"
     "  plan         plan where the weights of a checkpoint go and how fast that is, from headers alone\n"
     "  convert      write a checkpoint as a GGUF file, whose numbers stay or go to plain types\n"
     "  quantize     write a checkpoint as a GGUF file with quantised weights\n"
@@ -68,6 +69,10 @@ std::string_view intro(Command command) {
                    "index or a folder; loads no weights.\n";
         case Command::devices:
             return "minim devices: lists the devices, and why one is not usable.\n";
+        case Command::check:
+            return "minim check MODEL OPTIONS: checks whether a checkpoint is whole, is a model of the "
+                   "family, "
+                   "and is computed right on this machine. The exit code is 3 if it has faults.\n";
         case Command::plan:
             return "minim plan OPTIONS: plans where the weights of a checkpoint go and how fast that is, "
                    "from headers "

@@ -16,6 +16,7 @@ constexpr uint32_t k_needle = bit(Command::eval_needle);
 constexpr uint32_t k_reports = k_imatrix | k_kl | k_eval_answers | bit(Command::eval_compare);
 constexpr Word k_importance_forms[] = {{"gguf", 0}, {"dat", 1}};
 constexpr Word k_scores[] = {{"letter", 0}, {"continuation", 1}, {"generate", 2}};
+constexpr uint32_t k_check = bit(Command::check);
 constexpr Word k_specials[] = {{"exact", 0}, {"safe", 1}, {"none", 2}};
 
 constexpr Row k_minim_rows[] = {
@@ -129,7 +130,25 @@ constexpr Row k_minim_rows[] = {
      "and "
      "the bandwidth of each",
      set<&Options::plan_link>},
-    {"--json", "", flag(), k_plan | k_conversions | bit(Command::options) | k_reports, "",
+    {"--quick", "", flag(), k_check, "",
+     "nothing that reads all weights or computes: headers, configuration, vocabulary, a part of the hashes",
+     set<&Options::is_quick>},
+    {"--machine", "", flag(), k_check, "",
+     "also this machine: its kernels and devices against plain code, and its storage",
+     set<&Options::checks_machine>},
+    {"--sums", "", text("FILE"), k_check, "", "compare the files with these sums, as sha256sum writes them",
+     [](Options& o, const Value& v) { o.sums = file_text(v); }},
+    {"--write-sums", "", text("FILE"), k_check, "", "write the sums of the files, as sha256sum does",
+     set<&Options::sums_output>},
+    {"--reference", "", text("MODEL"), k_check, "",
+     "compare every matrix with that of another file of the same model, most often the original one",
+     set<&Options::reference_model>},
+    {"--record", "", text("FILE"), k_check, "",
+     "write what the model computes for a built-in text, for --answers on another machine",
+     set<&Options::record_output>},
+    {"--answers", "", text("FILE"), k_check, "", "compare what the model computes with such a record",
+     [](Options& o, const Value& v) { o.known_answers = file_text(v); }},
+    {"--json", "", flag(), k_plan | k_conversions | k_check | bit(Command::options) | k_reports, "",
      "print one JSON object", set<&Options::prints_json>},
 };
 

@@ -30,6 +30,7 @@ enum class Command : uint32_t {
     plan,
     convert,
     quantize,
+    check,
     options,
     server,
 };
@@ -199,6 +200,15 @@ struct Options {
     int64_t limit = 0;     // questions; 0: all
     std::vector<double> lengths = {4096, 32768};
     std::vector<double> depths = {0, 25, 50, 75, 100};
+
+    // Of `minim check` alone.
+    bool is_quick = false;
+    bool checks_machine = false;
+    std::string sums;             // the text of --sums
+    std::string sums_output;      // file of --write-sums
+    std::string known_answers;    // the text of --answers
+    std::string record_output;    // file of --record
+    std::string reference_model;  // path of --reference
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.
     std::string host = "127.0.0.1";  // "unix:/run/minim/server.sock": a Unix socket

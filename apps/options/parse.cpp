@@ -104,14 +104,8 @@ void take_positional(const Reading& reading, Options& options) {
     if (options.command == Command::convert || options.command == Command::quantize)
         return take_conversion(names, options);
     if (names.empty()) return;
-    if (const size_t most = n_files(options.command); most > 0) {
-        if (names.size() > most)
-            throw UsageError(fmt::format("'{}' is not expected: {} takes {} file{}", names[most],
-                                         command_name(options.command), most, most == 1 ? "" : "s"));
-        options.files = names;
-        return;
-    }
-    const bool takes_model = options.command == Command::server || options.command == Command::inspect;
+    const bool takes_model = options.command == Command::server || options.command == Command::inspect ||
+                             options.command == Command::check;
     const bool has_model = !options.model.empty() && find_given(reading.given, "--model") != nullptr &&
                            find_given(reading.given, "--model")->origin == Origin::command_line;
     const size_t n_most = takes_model && !has_model ? 1 : 0;
@@ -173,6 +167,7 @@ void check(const Options& options, const std::vector<Given>& given) {
     if (works_on_files && options.model.empty()) return;
     if (options.model.empty() && options.models_dir.empty())
         throw UsageError(command == Command::inspect  ? "a file is required: minim inspect FILE"
+                         : command == Command::check  ? "a model is required: minim check MODEL"
                          : command == Command::server ? "-m or --models-dir is required: the models to serve"
                                                       : "-m is required: the model to open");
     const bool needs_text =

@@ -52,7 +52,7 @@ std::string_view command_name(Command command) {
         "minim",         "minim chat",        "minim tokenize",     "minim perplexity",  "minim imatrix",
         "minim eval kl", "minim eval choice", "minim eval compare", "minim eval needle", "minim eval tools",
         "minim inspect", "minim devices",     "minim plan",         "minim convert",     "minim quantize",
-        "minim options", "minim-server"};
+        "minim check",   "minim options",     "minim-server"};
     return k_names[static_cast<size_t>(command)];
 }
 

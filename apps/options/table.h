@@ -102,8 +102,8 @@ constexpr uint32_t k_eval_answers =
     bit(Command::eval_choice) | bit(Command::eval_needle) | bit(Command::eval_tools);
 constexpr uint32_t k_measures =
     bit(Command::perplexity) | bit(Command::imatrix) | bit(Command::eval_kl) | k_eval_answers;
-constexpr uint32_t k_run = k_answers | k_measures | k_server;  // commands that evaluate a model
-constexpr uint32_t k_open = k_run | k_texts;                   // commands that open one
+constexpr uint32_t k_run = k_answers | k_measures | k_server;       // commands that evaluate a model
+constexpr uint32_t k_open = k_run | k_texts | bit(Command::check);  // commands that open one
 constexpr uint32_t k_conversions = bit(Command::convert) | bit(Command::quantize);
 constexpr uint32_t k_all = k_open | k_plan | k_conversions | bit(Command::inspect) | bit(Command::devices) |
                            bit(Command::options) | bit(Command::eval_compare);

@@ -1037,6 +1037,46 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_nodes(const minim_model* mod
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,
                                                                minim_checkpoint** out, minim_error* err);
 
+/* ----------------------------------------------------------------------------------------------- check */
+
+typedef struct minim_check_params {
+    uint32_t size;
+    uint32_t flags;     /* none defined: 0 */
+    int32_t quick;      /* 1: no stage that reads all weights or computes; of the hashes 16 MiB of tensors */
+    int32_t wants_sums; /* 1: the report has `sums`: the SHA-256 of each file, as sha256sum writes it */
+    int32_t wants_answers; /* 1: the report has `answers`, for another machine or file to be compared with */
+    int32_t machine;       /* 1: also this machine: kernels, devices and storage with the model's weights */
+    const char* sums;      /* text as sha256sum writes it, which the files must agree with; NULL: none */
+    const char*
+        answers; /* text of `answers` of another report, which the model must agree with; NULL: none */
+    const char* reference; /* path of a checkpoint of the same model, in other formats or not; NULL: none */
+    const minim_model_params* model; /* how the model is opened for what is computed; NULL: by default */
+    minim_progress_fn progress;      /* of each stage that reads weights, from 0 on; may be NULL */
+    void* progress_user_data;
+} minim_check_params;
+#define MINIM_CHECK_PARAMS_INIT \
+    { sizeof(minim_check_params), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/*
+ * Checks whether a checkpoint is whole, is a model of the family, and is computed right on this machine. `params`
+ * and `cancel` may be NULL. Stages, each if those before it found what it needs: headers, configuration,
+ * vocabulary, hashes (if the file has minim.tensor_xxh3), sums (if given), weights (every number), reference (if
+ * given), probe (a built-in text of 300 tokens on the devices of params->model),
+ * machine (if wanted), answers (if given).
+ *
+ * Writes a JSON object, the report:
+ *   faults    a list: class (header, config, tokenizer, hash, nan, range, probe, machine, reference or answers), tensor (or
+ *             the file or key at fault), detail (what is, and what should be)
+ *   warnings  a list of the same
+ *   stages    a list of the names of those that ran
+ *   sums, answers  texts, if wanted
+ * Faults are no error of the call. Errors: NOT_FOUND and IO (of files that are not there or cannot be read),
+ * INVALID, OUT_OF_MEMORY, CANCELLED.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_check(minim_runtime* runtime, const char* path,
+                                                    const minim_check_params* params, minim_cancel* cancel,
+                                                    minim_text** report, minim_error* err);
+
 /* ---------------------------------------------------------------------------------------------- tokens */
 
 /* Tokenises `text` of `length` bytes (SIZE_MAX: zero-terminated). Bytes that are not UTF-8 become single-byte

@@ -520,7 +520,89 @@ struct ModelOptions {
     int32_t expert_parallel = 0;
     int32_t pipeline_parallel = 0;
     int32_t rank_timeout_ms = 0;  // how long a rank may not answer within a step; 0: 30 s
+
+    // Without progress. Valid as long as this object is unchanged.
+    minim_model_params params() const noexcept {
+        minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+        params.backend = detail::text_or_null(backend);
+        params.residence = residence;
+        params.engine_tokenizer = engine_tokenizer ? 1 : 0;
+        params.devices = detail::text_or_null(devices);
+        params.split = split.empty() ? nullptr : split.data();
+        params.n_split = split.size();
+        params.n_device_layers = n_device_layers;
+        params.allow_cpu = allow_cpu ? 1 : 0;
+        params.budgets = budgets.empty() ? nullptr : budgets.data();
+        params.n_budgets = budgets.size();
+        params.overrides = detail::text_or_null(overrides);
+        params.n_host_experts = n_host_experts;
+        params.fit_context = fit_context;
+        params.fit_n_ubatch = fit_n_ubatch;
+        params.lock = lock ? 1 : 0;
+        params.prefault = prefault ? 1 : 0;
+        params.deterministic = deterministic ? 1 : 0;
+        params.expand = expand;
+        params.packed_file = detail::text_or_null(packed_file);
+        params.expert_cache_bytes = expert_cache_bytes;
+        params.expert_moves = expert_moves;
+        params.fit_k_format = fit_k_format;
+        params.fit_v_format = fit_v_format;
+        params.expert_profile = detail::text_or_null(expert_profile);
+        params.fit_requests = fit_requests;
+        params.chat_template = detail::text_or_null(chat_template);
+        params.tensor_parallel = tensor_parallel;
+        params.expert_parallel = expert_parallel;
+        params.pipeline_parallel = pipeline_parallel;
+        params.rank_timeout_ms = rank_timeout_ms;
+        return params;
+    }
 };
+
+struct CheckOptions {
+    bool quick = false;
+    bool wants_sums = false;
+    bool wants_answers = false;
+    bool machine = false;   // also kernels, devices and storage of this machine
+    std::string sums;       // as sha256sum writes them; "": none
+    std::string answers;    // of another report; "": none
+    std::string reference;  // path of a checkpoint of the same model; "": none
+    ModelOptions model;     // for what is computed
+    Progress progress;
+};
+
+// Checks a checkpoint. Returns a report as JSON (minim_check).
+inline std::string check(const Runtime& runtime, const std::string& path, const CheckOptions& options = {},
+                         const Cancel* cancel = nullptr) {
+    struct State {
+        const Progress& progress;
+        detail::Carrier carrier;
+    } state{options.progress, {}};
+    const minim_model_params model = options.model.params();
+    minim_check_params params = MINIM_CHECK_PARAMS_INIT;
+    params.quick = options.quick ? 1 : 0;
+    params.wants_sums = options.wants_sums ? 1 : 0;
+    params.wants_answers = options.wants_answers ? 1 : 0;
+    params.machine = options.machine ? 1 : 0;
+    params.sums = detail::text_or_null(options.sums);
+    params.answers = detail::text_or_null(options.answers);
+    params.reference = detail::text_or_null(options.reference);
+    params.model = &model;
+    if (options.progress) {
+        params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
+            State& s = *static_cast<State*>(user_data);
+            return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
+        };
+        params.progress_user_data = &state;
+    }
+    minim_text* report = nullptr;
+    minim_error error = MINIM_ERROR_INIT;
+    const minim_status status =
+        minim_check(runtime.get(), path.c_str(), &params, minim::get(cancel), &report, &error);
+    Text text(report);
+    state.carrier.rethrow();
+    if (status != MINIM_OK) throw Exception(error);
+    return text.str();
+}
 
 // Options of rendering a conversation: the fields of minim_chat_params, "" for none.
 struct ChatOptions {
@@ -732,37 +814,7 @@ class Model {
             const Progress& progress;
             detail::Carrier carrier;
         } state{options.progress, {}};
-        minim_model_params params = MINIM_MODEL_PARAMS_INIT;
-        params.backend = detail::text_or_null(options.backend);
-        params.residence = options.residence;
-        params.engine_tokenizer = options.engine_tokenizer ? 1 : 0;
-        params.devices = detail::text_or_null(options.devices);
-        params.split = options.split.empty() ? nullptr : options.split.data();
-        params.n_split = options.split.size();
-        params.n_device_layers = options.n_device_layers;
-        params.allow_cpu = options.allow_cpu ? 1 : 0;
-        params.budgets = options.budgets.empty() ? nullptr : options.budgets.data();
-        params.n_budgets = options.budgets.size();
-        params.overrides = detail::text_or_null(options.overrides);
-        params.n_host_experts = options.n_host_experts;
-        params.fit_context = options.fit_context;
-        params.fit_n_ubatch = options.fit_n_ubatch;
-        params.lock = options.lock ? 1 : 0;
-        params.prefault = options.prefault ? 1 : 0;
-        params.deterministic = options.deterministic ? 1 : 0;
-        params.expand = options.expand;
-        params.packed_file = detail::text_or_null(options.packed_file);
-        params.expert_cache_bytes = options.expert_cache_bytes;
-        params.expert_moves = options.expert_moves;
-        params.fit_k_format = options.fit_k_format;
-        params.fit_v_format = options.fit_v_format;
-        params.expert_profile = detail::text_or_null(options.expert_profile);
-        params.fit_requests = options.fit_requests;
-        params.chat_template = detail::text_or_null(options.chat_template);
-        params.tensor_parallel = options.tensor_parallel;
-        params.expert_parallel = options.expert_parallel;
-        params.pipeline_parallel = options.pipeline_parallel;
-        params.rank_timeout_ms = options.rank_timeout_ms;
+        minim_model_params params = options.params();
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

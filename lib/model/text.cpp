@@ -2,22 +2,12 @@
 #include "model/text.h"
 
 #include "base/error.h"
-#include "model/side_file.h"
 #include "model/vocabulary.h"
 
 namespace minim::model {
 namespace {
 
 using checkpoint::Checkpoint;
-
-tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.container() == checkpoint::Container::gguf)
-        return vocabulary_from_gguf(checkpoint.metadata(), log);
-    return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
-                                           side_file(checkpoint, "tokenizer_config.json", false),
-                                           side_file(checkpoint, "generation_config.json", false), log,
-                                           side_file(checkpoint, "config.json", false));
-}
 
 // Returns 1 for each row of logits that has no token of its own (padding), 0 for the others. Throws format if the tokenizer is
 // of another vocabulary.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/printable.h"
 #include "model/gguf_values.h"
+#include "model/side_file.h"
 
 namespace minim::model {
 namespace {
@@ -96,6 +97,15 @@ tokenizer::Vocabulary vocabulary_from_gguf(const Metadata& metadata, const Logge
     vocabulary.unk = unused("tokenizer.ggml.unknown_token_id");
     vocabulary.pad = unused("tokenizer.ggml.padding_token_id");
     return vocabulary;
+}
+
+tokenizer::Vocabulary read_vocabulary(const checkpoint::Checkpoint& checkpoint, const Logger& log) {
+    if (checkpoint.container() == checkpoint::Container::gguf)
+        return vocabulary_from_gguf(checkpoint.metadata(), log);
+    return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
+                                           side_file(checkpoint, "tokenizer_config.json", false),
+                                           side_file(checkpoint, "generation_config.json", false), log,
+                                           side_file(checkpoint, "config.json", false));
 }
 
 }  // namespace minim::model

@@ -9,7 +9,8 @@
 
 namespace minim::model {
 
-// Throws format, naming the metadata key, and unsupported for a tokenizer of another kind.
+// Both throw format, naming the metadata key or the file, and unsupported for a tokenizer of another kind.
+tokenizer::Vocabulary read_vocabulary(const checkpoint::Checkpoint& checkpoint, const Logger& log);
 tokenizer::Vocabulary vocabulary_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
 
 }  // namespace minim::model

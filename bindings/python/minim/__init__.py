@@ -536,6 +536,44 @@ def convert(
     return json.loads(abi.take_text(out))
 
 
+def check(
+    path,
+    *,
+    quick=False,
+    machine=False,
+    sums=None,
+    answers=None,
+    reference=None,
+    want_sums=False,
+    want_answers=False,
+    threads=0,
+    cancel=None,
+):
+    """Checks whether a checkpoint is whole, is a model of the family, and is computed right here. Returns a dict; minim.h (minim_check)
+    has its keys: `faults`, `warnings`, `stages`, and `sums` and `answers` if they are wanted. `quick`: nothing that reads all weights or
+    computes. `machine`: also this machine's kernels, devices and storage. `sums`: text as sha256sum writes it. `answers`: those of
+    another report. `reference`: path of a checkpoint of the same model.
+    """
+
+    def text_or_none(text, what):
+        return None if text is None else _zero_terminated(text, what)
+
+    params = abi.CheckParams(
+        quick=int(quick),
+        wants_sums=int(want_sums),
+        wants_answers=int(want_answers),
+        machine=int(machine),
+        sums=text_or_none(sums, "the sums"),
+        answers=text_or_none(answers, "the answers"),
+        reference=None if reference is None else _checkpoint_path(reference),
+    )
+    text = c.c_void_p()
+    with _Runtime(threads=threads) as runtime:
+        file = _checkpoint_path(path)
+        _cancellable(lambda switch: runtime._check("check", file, c.byref(params), switch, c.byref(text)), cancel)
+    return json.loads(abi.take_text(text))
+
+
 class DeviceMemory(typing.NamedTuple):
     """Memory of a device that a model uses, as in minim_device_memory; in bytes unless stated."""
 

@@ -637,6 +637,31 @@ impl Default for minim_node_memory {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct minim_check_params {
+    pub size: u32,
+    pub flags: u32,
+    pub quick: i32,
+    pub wants_sums: i32,
+    pub wants_answers: i32,
+    pub machine: i32,
+    pub sums: *const c_char,
+    pub answers: *const c_char,
+    pub reference: *const c_char,
+    pub model: *const minim_model_params,
+    pub progress: minim_progress_fn,
+    pub progress_user_data: *mut c_void,
+}
+const _: () = assert!(core::mem::size_of::<minim_check_params>() == 72);
+impl Default for minim_check_params {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 72, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct minim_chat_params {
     pub size: u32,
     pub flags: u32,
@@ -970,6 +995,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_layer_devices", 12, &[("size", 0), ("device", 4), ("experts", 8)]),
     ("minim_expert_cache", 56, &[("size", 0), ("reserved", 4), ("n_places", 8), ("n_hits", 16), ("n_misses", 24), ("n_moves", 32), ("bytes", 40), ("moved_bytes", 48)]),
     ("minim_node_memory", 32, &[("size", 0), ("node", 4), ("n_threads", 8), ("n_threads_decode", 12), ("wanted_bytes", 16), ("weight_bytes", 24)]),
+    ("minim_check_params", 72, &[("size", 0), ("flags", 4), ("quick", 8), ("wants_sums", 12), ("wants_answers", 16), ("machine", 20), ("sums", 24), ("answers", 32), ("reference", 40), ("model", 48), ("progress", 56), ("progress_user_data", 64)]),
     ("minim_chat_params", 48, &[("size", 0), ("flags", 4), ("null_content", 8), ("reserved", 12), ("tools", 16), ("kwargs", 24), ("template_name", 32), ("thinking_off", 40), ("continue_final_message", 44)]),
     ("minim_output_parser_params", 24, &[("size", 0), ("flags", 4), ("reasoning", 8), ("starts_in_content", 12), ("tools", 16)]),
     ("minim_output_delta", 48, &[("size", 0), ("kind", 4), ("index", 8), ("reserved", 12), ("name", 16), ("name_length", 24), ("text", 32), ("length", 40)]),
@@ -1046,6 +1072,7 @@ extern "C" {
     pub fn minim_model_save_expert_profile(model: *const minim_model, path: *const c_char, err: *mut minim_error) -> minim_status;
     pub fn minim_model_nodes(model: *const minim_model, out: *mut minim_node_memory, capacity: usize, count: *mut usize, err: *mut minim_error) -> minim_status;
     pub fn minim_model_checkpoint(model: *const minim_model, out: *mut *mut minim_checkpoint, err: *mut minim_error) -> minim_status;
+    pub fn minim_check(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_check_params, cancel: *mut minim_cancel, report: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_tokenize(model: *const minim_model, text: *const c_char, length: usize, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_detokenize(model: *const minim_model, ids: *const i32, count: usize, skip_special: i32, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_token_attributes(model: *const minim_model, id: i32) -> i32;

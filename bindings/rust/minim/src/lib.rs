@@ -20,6 +20,7 @@
 #![warn(missing_docs)]
 
 mod cancel;
+mod check;
 mod checkpoint;
 mod constraint;
 mod convert;
@@ -40,6 +41,7 @@ mod sampling;
 mod session;
 
 pub use cancel::Cancel;
+pub use check::{check, CheckOptions};
 pub use checkpoint::{Checkpoint, RecommendedSampling, TensorInfo};
 pub use constraint::{Constraint, ConstraintForm, ConstraintOptions};
 pub use convert::{convert, ConvertOptions, ConvertProgress};

@@ -13,9 +13,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use minim::{
-    convert, Cancel, ConstraintForm, ConvertOptions, Delta, EngineOptions, Finish, FinishReason, Importance, ImportanceFormat,
-    ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser, RequestOptions, Runtime, Sampling, SessionOptions,
-    Specials, Status,
+    check, convert, Cancel, CheckOptions, ConstraintForm, ConvertOptions, Delta, EngineOptions, Finish, FinishReason, Importance,
+    ImportanceFormat, ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser, RequestOptions, Runtime,
+    Sampling, SessionOptions, Specials, Status,
 };
 
 const FRANCE: &str = r#"[{"role": "user", "content": "What is the capital of France?"}]"#;
@@ -370,4 +370,20 @@ fn models_and_engines_are_shared_by_threads_and_sessions_move() {
     });
     let seen = seen.into_inner().expect("a lock");
     assert!(seen.iter().all(|ids| *ids == seen[0]));
+}
+
+#[test]
+fn a_checkpoint_is_checked() {
+    let runtime = Runtime::builder().threads(2).build().expect("a runtime");
+    let options = CheckOptions::new().quick().want_sums();
+    let report = check(&runtime, model_path(), &options, None).expect("a report");
+    assert!(report.starts_with("{\"faults\": [],"), "{report}");
+    assert!(report.contains("\"sums\": \""), "{report}");
+    let wrong = CheckOptions::new().quick().sums(&format!("{}  minim-tiny-q8_0.gguf", "0".repeat(64)));
+    let report = check(&runtime, model_path(), &wrong, None).expect("a report");
+    assert!(report.contains("\"class\": \"hash\""), "{report}");
+    let cancel = Cancel::new().expect("a cancel");
+    cancel.trigger();
+    let error = check(&runtime, model_path(), &CheckOptions::new(), Some(&cancel)).err().expect("an error");
+    assert_eq!(error.status, Status::Cancelled);
 }

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from support import MADE_MODELS, Q8_0, errors_of, run
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def damaged(self):
+        """Returns the path of a copy in which the last tensor has other bytes."""
+        data = bytearray(Q8_0.read_bytes())
+        data[-1] ^= 1
+        path = self.folder / Q8_0.name
+        path.write_bytes(data)
+        return path
+
+    def test_a_good_model(self):
+        done = run("check", Q8_0)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "checked: headers, configuration, vocabulary, weights, probe\nno faults\n")
+        report = json.loads(run("check", "-m", MADE_MODELS / "minim-tiny", "--json").stdout)
+        self.assertEqual(report, {"faults": [], "warnings": [], "stages": ["headers", "configuration", "vocabulary", "weights", "probe"]})
+
+    def test_faults_have_an_exit_code_of_their_own(self):
+        path = self.folder / "cut.gguf"
+        path.write_bytes(Q8_0.read_bytes()[:-1])
+        done = run("check", path)
+        self.assertEqual((done.returncode, done.stderr), (3, ""))
+        lines = done.stdout.splitlines()
+        self.assertTrue(lines[1].startswith(f"fault [header] {path}: "), lines)
+        self.assertEqual(lines[-1], "1 fault")
+
+    def test_sums_are_those_of_sha256sum(self):
+        sums = self.folder / "sums"
+        self.assertEqual(run("check", Q8_0, "--quick", "--write-sums", sums).returncode, 0)
+        self.assertEqual(subprocess.run(["sha256sum", "-c", sums], cwd=Q8_0.parent, capture_output=True).returncode, 0)
+        self.assertEqual(run("check", Q8_0, "--quick", "--sums", sums).returncode, 0)
+        done = run("check", self.damaged(), "--quick", "--sums", sums)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(f"fault [hash] {Q8_0.name}: has SHA-256 ", done.stdout)
+
+    def test_a_record_is_compared_on_another_processor(self):
+        record = self.folder / "record.json"
+        self.assertEqual(run("check", Q8_0, "--record", record).returncode, 0)
+        done = run("check", Q8_0, "--answers", record, "-t", 1, env={**os.environ, "MINIM_CPU": "scalar"})
+        self.assertEqual((done.returncode, errors_of(done)), (0, []))
+        self.assertIn("answers\nno faults\n", done.stdout)
+
+    def test_errors(self):
+        self.assertEqual(run("check").returncode, 2)
+        self.assertEqual(run("check", Q8_0, "--quick", "--record", self.folder / "x").returncode, 1)
+        self.assertIn("cannot open", errors_of(run("check", self.folder / "none.gguf"))[0])
+        done = run("check", Q8_0, "--quick", "--write-sums", self.folder / "none" / "sums")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", errors_of(done)[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""minim.check: the stored models have no faults, and each fault that is planted in a copy of one is found, by its class and tensor."""
+
+import json
+import pathlib
+import re
+import struct
+import tempfile
+import unittest
+
+from support import BF16, DATA, MADE_MODELS, MIX_IQ, Q8_0, minim
+
+K_FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+class Gguf:
+    """Where the values and tensors of a GGUF file are in its bytes."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 4
+        _, n_tensors, n_values = self._take("<IQQ")
+        self.values, self.tensors, self.strings = {}, {}, {}
+        for _ in range(n_values):
+            key = self._text()
+            (kind,) = self._take("<I")
+            self.values[key] = self.at
+            self._skip(kind, key)
+        order = []
+        for _ in range(n_tensors):
+            name = self._text()
+            (n_dims,) = self._take("<I")
+            self._take(f"<{n_dims}Q")
+            _, offset = self._take("<IQ")
+            order.append((name, offset))
+        start = (self.at + 31) // 32 * 32
+        self.tensors = {name: start + offset for name, offset in order}
+        self.order = [name for name, _ in order]
+
+    def _take(self, form):
+        values = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return values
+
+    def _text(self):
+        (length,) = self._take("<Q")
+        self.at += length
+        return bytes(self.data[self.at - length : self.at]).decode()
+
+    def _skip(self, kind, key):
+        if kind == 8:
+            self._text()
+        elif kind == 9:
+            element, count = self._take("<IQ")
+            for i in range(count):
+                self.strings.setdefault(key, []).append(self.at)
+                self._skip(element, key)
+        else:
+            self.at += struct.calcsize(K_FIXED[kind])
+
+
+def found(report):
+    return {(fault["class"], fault["tensor"]) for fault in report["faults"]}
+
+
+class StoredModels(unittest.TestCase):
+    def test_the_stored_models_have_no_faults(self):
+        folders = [MADE_MODELS / name for name in ("minim-tiny", "minim-tiny-fp8", "minim-tiny-nvfp4", "minim-tiny-awq")]
+        for path in [Q8_0, BF16, MIX_IQ, *sorted((DATA / "models").glob("*.gguf")), *folders]:
+            if re.search(r"-0000[2-9]-of-", str(path)):
+                continue
+            with self.subTest(path.name):
+                report = minim.check(path, threads=2)
+                self.assertEqual(report["faults"], [])
+                self.assertEqual(report["stages"], ["headers", "configuration", "vocabulary", "weights", "probe"])
+
+    def test_a_quick_check_reads_no_weights(self):
+        report = minim.check(Q8_0, quick=True)
+        self.assertEqual(report["stages"], ["headers", "configuration", "vocabulary"])
+        with self.assertRaisesRegex(minim.Error, "computes nothing"):
+            minim.check(Q8_0, quick=True, want_answers=True)
+
+
+    def test_the_machine_computes_right(self):
+        for path in (Q8_0, MIX_IQ, MADE_MODELS / "minim-tiny-nvfp4"):
+            with self.subTest(path.name):
+                report = minim.check(path, machine=True, threads=2)
+                self.assertEqual(report["faults"], [])
+                self.assertEqual(report["stages"][-1], "machine")
+
+
+class PlantedFaults(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.file = pathlib.Path(self.folder.name) / "model.gguf"
+        self.data = bytearray(Q8_0.read_bytes())
+        self.gguf = Gguf(self.data)
+
+    def put(self, at, form, *values):
+        struct.pack_into(form, self.data, at, *values)
+
+    def check(self, **options):
+        self.file.write_bytes(self.data)
+        return minim.check(self.file, threads=2, **options)
+
+    def test_numbers_that_are_none(self):
+        self.put(self.gguf.tensors["blk.2.attn_q.weight"], "<H", 0x7E00)  # the scale of the first block
+        self.put(self.gguf.tensors["blk.1.ffn_norm.weight"] + 8, "<f", float("inf"))
+        report = self.check()
+        self.assertEqual(found(report), {("nan", "blk.2.attn_q.weight"), ("nan", "blk.1.ffn_norm.weight")})
+        details = {fault["tensor"]: fault["detail"] for fault in report["faults"]}
+        self.assertIn("row 0, column 0", details["blk.2.attn_q.weight"])
+        self.assertIn("infinity in row 0, column 2", details["blk.1.ffn_norm.weight"])
+        self.assertNotIn("probe", report["stages"])
+
+    def test_configurations_of_no_released_model(self):
+        values = self.gguf.values
+        self.put(values["minimax-m2.rope.freq_base"], "<f", 1e4)
+        self.put(values["minimax-m2.attention.layer_norm_rms_epsilon"], "<f", 1e-5)
+        self.put(values["general.file_type"], "<I", 15)
+        self.assertEqual(
+            {tensor for kind, tensor in found(self.check(quick=True)) if kind == "config"},
+            {"minimax-m2.rope.freq_base", "minimax-m2.attention.layer_norm_rms_epsilon", "general.file_type"},
+        )
+
+    def test_more_experts_used_than_there_are(self):
+        self.put(self.gguf.values["minimax-m2.expert_used_count"], "<I", 99)
+        report = self.check()
+        self.assertEqual({kind for kind, _ in found(report)}, {"config"})
+        self.assertEqual(report["stages"], ["headers"])
+
+    def test_vocabularies(self):
+        where = self.gguf.values["tokenizer.ggml.pre"]
+        self.data[where + 8] = ord("x")
+        self.put(self.gguf.values["tokenizer.ggml.eos_token_id"], "<I", 5)
+        merge = self.gguf.strings["tokenizer.ggml.merges"][7]
+        self.data[merge + 8 : merge + 9] = b"\x01"  # a stand-in that no token has
+        faults = found(self.check(quick=True))
+        self.assertIn(("tokenizer", "tokenizer.ggml.pre"), faults)
+        self.assertIn(("tokenizer", "merges"), faults)
+        self.data = bytearray(Q8_0.read_bytes())
+        self.put(self.gguf.values["tokenizer.ggml.eos_token_id"], "<I", 5)
+        self.assertEqual(found(self.check(quick=True)), {("tokenizer", "eos_token_id")})
+
+    def test_markup_and_template(self):
+        where = self.data.index(b"<minimax:tool_call>", self.gguf.strings["tokenizer.ggml.tokens"][0])
+        self.data[where + 1] = ord("M")
+        self.assertEqual(found(self.check(quick=True)), {("tokenizer", "<minimax:tool_call>")})
+        self.data = bytearray(Q8_0.read_bytes())
+        at = self.gguf.values["tokenizer.chat_template"] + 8
+        self.data[at : at + 4] = b"{% x"
+        self.assertEqual(found(self.check(quick=True)), {("tokenizer", "chat_template")})
+
+    def test_experts_and_matrices_of_a_wrong_size(self):
+        checkpoint = minim.Checkpoint(Q8_0)
+        sizes = {tensor.name: tensor.bytes for tensor in checkpoint.tensors}
+        name, matrix = "blk.1.ffn_up_exps.weight", "blk.0.attn_k.weight"
+        at, size = self.gguf.tensors[name], sizes[name] // 8
+        self.data[at + 3 * size : at + 4 * size] = bytes(size)
+        for block in range(self.gguf.tensors[matrix], self.gguf.tensors[matrix] + sizes[matrix], 34):
+            (scale,) = struct.unpack_from("<e", self.data, block)
+            self.put(block, "<e", scale * 40)
+        report = self.check()
+        self.assertLessEqual({("range", name), ("range", matrix)}, found(report))
+        self.assertIn("expert 3 is zero", [fault["detail"] for fault in report["faults"]])
+
+    def test_a_cut_file_is_a_fault_of_its_header(self):
+        del self.data[-100:]
+        self.assertEqual({kind for kind, _ in found(self.check())}, {"header"})
+        with self.assertRaises(minim.Error):
+            minim.check(self.file.with_name("none.gguf"))
+
+    def test_files_are_compared_with_sums(self):
+        sums = self.check(quick=True, want_sums=True)["sums"]
+        self.assertRegex(sums, r"^[0-9a-f]{64}  model\.gguf\n$")
+        self.assertEqual(self.check(quick=True, sums=sums)["faults"], [])
+        self.data[-1] ^= 1
+        self.assertEqual(found(self.check(quick=True, sums=sums)), {("hash", "model.gguf")})
+        self.assertEqual(found(self.check(quick=True, sums="")), {("hash", "model.gguf")})
+        with self.assertRaisesRegex(minim.Error, "line 1 of the sums"):
+            self.check(quick=True, sums="nonsense")
+
+    def test_answers_are_compared_with_a_record(self):
+        answers = self.check(want_answers=True)["answers"]
+        positions = json.loads(answers)["positions"]
+        self.assertEqual([len(position) for position in positions], [5] * 64)
+        self.assertEqual(self.check(answers=answers)["faults"], [])
+        wrong = json.loads(answers)
+        first = wrong["positions"][3]
+        first[0][0], first[1][0] = first[1][0], first[0][0]
+        first[0][1] = -0.001
+        report = self.check(answers=json.dumps(wrong))
+        self.assertEqual({kind for kind, _ in found(report)}, {"answers"})
+        for text in ("{", "{}", '{"positions": []}'):
+            with self.subTest(text), self.assertRaises(minim.Error):
+                self.check(answers=text)
+
+    def test_experts_that_were_exchanged(self):
+        name = "blk.2.ffn_down_exps.weight"
+        size = {tensor.name: tensor.bytes for tensor in minim.Checkpoint(Q8_0).tensors}[name] // 8
+        at = self.gguf.tensors[name]
+        second, fifth = at + 2 * size, at + 5 * size
+        parts = self.data[second : second + size], self.data[fifth : fifth + size]
+        self.data[second : second + size], self.data[fifth : fifth + size] = parts[1], parts[0]
+        report = self.check(reference=BF16)
+        self.assertEqual(
+            [fault for fault in report["faults"] if fault["class"] == "reference"],
+            [{"class": "reference", "tensor": name, "detail": "experts 2 and 5 are exchanged"}],
+        )
+        self.assertEqual(minim.check(Q8_0, reference=BF16)["faults"], [])
+        self.assertEqual(minim.check(MIX_IQ, reference=BF16)["faults"], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
