@@ -104,6 +104,13 @@ void take_positional(const Reading& reading, Options& options) {
     if (options.command == Command::convert || options.command == Command::quantize)
         return take_conversion(names, options);
     if (names.empty()) return;
+    if (const size_t most = n_files(options.command); most > 0) {
+        if (names.size() > most)
+            throw UsageError(fmt::format("'{}' is not expected: {} takes {} file{}", names[most],
+                                         command_name(options.command), most, most == 1 ? "" : "s"));
+        options.files = names;
+        return;
+    }
     const bool takes_model = options.command == Command::server || options.command == Command::inspect ||
                              options.command == Command::check;
     const bool has_model = !options.model.empty() && find_given(reading.given, "--model") != nullptr &&
