@@ -25,6 +25,7 @@
 #include "convert/task_thread.h"
 #include "convert/verify.h"
 #include "format/encode/encode_rows.h"
+#include "format/encode/folders.h"
 #include "layouts/layout.h"
 
 namespace minim::convert {
@@ -100,8 +101,8 @@ Job job_of(const Options& options, const Plan& plan, const Source& source, const
 void check_encoders(const Plan& plan) {
     for (const PlannedTensor& tensor : plan.tensors)
         if (tensor.work == Work::encode && !can_encode(tensor.type))
-            fail(Status::unsupported, "tensor {} would be {}, for which there is no encoder", tensor.name,
-                 traits(tensor.type).name);
+            fail(Status::unsupported, "tensor {} would be {}, for which there is no encoder",
+                 shown(tensor.name), traits(tensor.type).name);
     if (plan.needs_importance.empty()) return;
     const std::string& name = plan.needs_importance.front();
     const auto tensor = std::ranges::find(plan.tensors, name, &PlannedTensor::name);
@@ -109,7 +110,7 @@ void check_encoders(const Plan& plan) {
          "tensor {} would be {}, which needs importance data, and there is none for it ({} such tensors): "
          "--imatrix "
          "gives a file, --without-importance goes on all the same",
-         name, traits(tensor->type).name, plan.needs_importance.size());
+         shown(name), traits(tensor->type).name, plan.needs_importance.size());
 }
 
 // ---- the work
@@ -371,13 +372,12 @@ class Conversion {
     // Returns the factors of matrices that become NVFP4: the largest scale of a block is then the largest E4M3 number. Gate and up of
     // an expert have the same factor, which engines that join them ask for.
     std::vector<float> nvfp4_factors(int64_t number) {
-        constexpr float k_largest_code = 6.0F * 448.0F;
         std::vector<float> factors = largest(number);
         if (const auto other = other_of_pair(number)) {
             const std::vector<float>& more = largest(*other);
             for (size_t i = 0; i < factors.size(); ++i) factors[i] = std::max(factors[i], more[i]);
         }
-        for (float& factor : factors) factor = factor > 0.0F ? factor / k_largest_code : 1.0F;
+        for (float& factor : factors) factor = nvfp4_factor(factor);
         return factors;
     }
 

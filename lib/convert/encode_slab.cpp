@@ -51,7 +51,7 @@ void decode_chunk(const EncodeTask& task, const Chunk& chunk, const std::byte* r
     const auto bad = std::ranges::find_if(x, [](float value) { return !std::isfinite(value); });
     if (bad == x.end()) return;
     const int64_t at = bad - x.begin();
-    fail_file(Reason::value, "tensor {} has {} in {}, column {}", source.name,
+    fail_file(Reason::value, "tensor {} has {} in {}, column {}", shown(source.name),
               std::isnan(*bad) ? "NaN" : "infinity", row_text(task, chunk, at / n_columns), at % n_columns);
 }
 
@@ -110,7 +110,7 @@ void encode_chunk(const EncodeTask& task, const Chunk& chunk, const std::vector<
                      .factor = task.type_factors.empty() ? 1.0F : task.type_factors[chunk.matrix]});
     } catch (const Error& error) {
         throw Error(error.status(), error.reason(),
-                    format_text("tensor {}, rows counted from {}: {}", task.source->name,
+                    format_text("tensor {}, rows counted from {}: {}", shown(task.source->name),
                                 row_text(task, chunk, 0), error.what()),
                     error.facts());
     }

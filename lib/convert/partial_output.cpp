@@ -171,7 +171,7 @@ void PartialOutput::check_done(const Logger& log) {
             hasher.add(part);
         }
         if (hasher.value() == done.hash) return false;
-        log.warning("tensor {} is not what an earlier run wrote; it is made again", tensor.name);
+        log.warning("tensor {} is not what an earlier run wrote; it is made again", shown(tensor.name));
         return true;
     });
     if (!done_.empty())

@@ -58,7 +58,7 @@ void choose_place(const Options& options, Plan& plan) {
 uint64_t bytes_of(Format type, const SourceTensor& source) {
     uint64_t bytes = 0;
     if (!row_bytes(type, static_cast<uint64_t>(source.n_columns), bytes))
-        fail(Status::invalid, "tensor {}: rows of {} are not whole blocks of {}", source.name,
+        fail(Status::invalid, "tensor {}: rows of {} are not whole blocks of {}", shown(source.name),
              source.n_columns, traits(type).name);
     return bytes * static_cast<uint64_t>(source.all_rows());
 }
@@ -136,11 +136,12 @@ void add_importance_keys(const Importance& importance, MetaEntries& entries) {
 }
 
 // Hashes are added last, as zeros: only their number is known yet.
-void add_hash_keys(const Options& options, bool has_changed, const MetaEntries& of_source, Plan& plan) {
+void add_hash_keys(const Options& options, const Source& source, bool has_changed,
+                   const MetaEntries& of_source, Plan& plan) {
     const auto find = [&](std::string_view key) {
         return std::ranges::find_if(of_source, [&](const auto& entry) { return entry.first == key; });
     };
-    plan.has_hashes = options.writes_hashes && (options.is_quantize || of_source.empty() ||
+    plan.has_hashes = options.writes_hashes && (options.is_quantize || !source.is_gguf() ||
                                                 find("minim.tensor_xxh3") != of_source.end());
     if (!plan.has_hashes) return;
     const auto version = find("minim.version");
@@ -184,7 +185,7 @@ void add_metadata(const Options& options, const Source& source, const Importance
                       [](const auto& entry) { return entry.first.starts_with("quantize.imatrix."); });
         add_importance_keys(*importance, entries);
     }
-    add_hash_keys(options, has_changed, of_source, plan);
+    add_hash_keys(options, source, has_changed, of_source, plan);
 }
 
 // ---- files
@@ -239,7 +240,7 @@ void add_files(const Options& options, const Source& source, const Logger& log, 
             tensor.offset = header.offsets[i];
             if (limits.bytes != 0 && tensor.bytes > limits.bytes)
                 log.warning("tensor {} has {} bytes, more than a part of {}: it has a part of its own",
-                            tensor.name, tensor.bytes, limits.bytes);
+                            shown(tensor.name), tensor.bytes, limits.bytes);
         }
     }
 }
@@ -316,7 +317,7 @@ void append_names(std::string& out, std::string_view key, const std::vector<std:
     out += format_text(",\"{}\":[", key);
     for (const std::string& name : names) {
         if (&name != &names.front()) out += ',';
-        json::append_quoted(out, name);
+        json::append_quoted(out, shown(name));
     }
     out += ']';
 }
@@ -332,13 +333,13 @@ void note_changes(const Plan& plan, const Logger& log) {
             log.warning(
                 "tensor {}: rows of {} numbers are no multiple of the block that was asked for; it becomes "
                 "{}",
-                tensor.name, tensor.source->n_columns, traits(tensor.type).name);
+                shown(tensor.name), tensor.source->n_columns, traits(tensor.type).name);
         if (has(plan.widened, tensor)) widened[tensor.source->type_name].push_back(tensor.name);
     }
     for (const auto& [type, names] : widened)
         log.warning(
             "GGUF has no type that holds the numbers of {} tensors of {}, such as {}: they become BF16",
-            names.size(), type, names.front());
+            names.size(), type, shown(names.front()));
     if (!plan.without_importance.empty())
         log.warning("there is no importance data for {} tensors: {}", plan.without_importance.size(),
                     fmt::join(plan.without_importance, ", "));
@@ -372,7 +373,7 @@ checkpoint::NewHeader header_of(const Plan& plan, const MetaEntries& metadata, i
 
 std::string tensor_json(const PlannedTensor& tensor) {
     std::string out = "{\"name\":";
-    json::append_quoted(out, tensor.name);
+    json::append_quoted(out, shown(tensor.name));
     const std::string_view from = tensor.work == Work::factors ? "F32" : tensor.source->type_name;
     return out + format_text(",\"from\":\"{}\",\"to\":\"{}\",\"shape\":[{}],\"bytes\":{}", from,
                              traits(tensor.type).name, fmt::join(tensor.shape, ","), tensor.bytes);

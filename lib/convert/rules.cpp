@@ -125,7 +125,7 @@ std::vector<ChosenType> choose_types(const TypeOptions& options, std::span<const
                  "tensor {} is {}, below 8 bits, and would be encoded again, as {}: a file made of the "
                  "original weights is "
                  "better; --allow-requantize does it all the same",
-                 tensor.name, traits(tensor.format).name, traits(one.type).name);
+                 shown(tensor.name), traits(tensor.format).name, traits(one.type).name);
         chosen.push_back(one);
     }
     for (const Rule& rule : rules)

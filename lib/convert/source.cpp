@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "checkpoint/printable.h"
 #include "layouts/layout.h"
 #include "model/bind.h"
 #include "model/gguf_values.h"
@@ -63,7 +64,7 @@ SourceTensor of_gguf(const Checkpoint& checkpoint, const Tensor& tensor) {
     }
     const auto n_factors = factor == nullptr ? 0 : static_cast<int64_t>(factor->bytes / sizeof(float));
     if (n_factors > 1 && n_factors != n_matrices)
-        fail_file(Reason::shape, "tensor {} has {} scales for {} matrices", tensor.name, n_factors,
+        fail_file(Reason::shape, "tensor {} has {} scales for {} matrices", shown(tensor.name), n_factors,
                   n_matrices);
     source.has_factors = n_factors > 0;
     for (int64_t i = 0; i < n_matrices; ++i) {
@@ -178,6 +179,12 @@ std::vector<SourceTensor> in_order_of_gguf(std::vector<WeightSpec> all, int64_t 
 }
 
 }  // namespace
+
+std::string shown(std::string_view name) {
+    const std::string quoted = checkpoint::printable(name, SIZE_MAX);
+    const bool is_plain = std::string_view(quoted).substr(1, quoted.size() - 2) == name;
+    return is_plain ? std::string(name) : quoted;
+}
 
 Source open_source(const std::string& path, const Logger& log) {
     Source source{Checkpoint::open(path, log), {}, {}, {}};

@@ -46,6 +46,9 @@ struct Source {
     bool is_gguf() const { return checkpoint.container() == checkpoint::Container::gguf; }
 };
 
+// Returns the name of a tensor for messages and JSON: as it is, or in quotes with escapes if it has control characters or is not UTF-8.
+std::string shown(std::string_view name);
+
 // Opens a checkpoint. Every tensor of a GGUF file is there, in the order of the file. The tensors of a folder are in the order in
 // which llama.cpp's converter writes them; the factors of matrices are no tensors of their own. Throws what opening and binding throw.
 Source open_source(const std::string& path, const Logger& log);

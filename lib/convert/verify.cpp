@@ -75,13 +75,13 @@ void verify(const PartialOutput& output, const Plan& plan, const checkpoint::Met
         }
         if (hasher.value() != done.hash)
             fail_file(Reason::io, "{}: tensor {} was read back with other bytes than were written",
-                      file.path(), tensor.name);
+                      file.path(), shown(tensor.name));
         if (not_finite < 0) continue;
         if (tensor.work == Work::encode)
             fail_internal("tensor {} was encoded as {} with a number that is not finite in row {}",
-                          tensor.name, traits(tensor.type).name, not_finite);
-        log.warning("tensor {} has a number that is not finite in row {}, as in the source", tensor.name,
-                    not_finite);
+                          shown(tensor.name), traits(tensor.type).name, not_finite);
+        log.warning("tensor {} has a number that is not finite in row {}, as in the source",
+                    shown(tensor.name), not_finite);
     }
 }
 

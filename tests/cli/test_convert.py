@@ -124,7 +124,7 @@ class Convert(unittest.TestCase):
         rules.write_text("# the experts\nffn_down_exps=Q5_1   # more\nblk\\.1\\.attn_q=q8_0\n")
         long = "|".join(f"never{i}" for i in range(1000)) + "|attn_k"
         (self.folder / "long").write_text(f"({long})=q5_0")
-        self.done("quantize", FOLDER, self.output, "q4_0", "--tensor-type-file", rules, "--tensor-type", "attn_q=q4_1",
+        self.done("quantize", FOLDER, self.output, "q4_0", "--effort", "fast", "--tensor-type-file", rules, "--tensor-type", "attn_q=q4_1",
                   "--tensor-type-file", self.folder / "long", "--custom-q", r"blk\.[0-9]{1,2}\.attn_v=f16,attn_output=iq4_nl", "--leave-output-tensor")  # fmt: skip
         types = Gguf(self.output).types()
         blk1 = {role: types[f"blk.1.{role}.weight"] for role in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down_exps", "ffn_up_exps", "ffn_gate_inp")}
@@ -140,14 +140,14 @@ class Convert(unittest.TestCase):
 
     def test_the_report_and_the_progress_have_every_tensor(self):
         report = self.folder / "report.json"
-        done = self.done("quantize", FOLDER, self.output, "q4_0", "--pure", "--report", report)
+        done = self.done("quantize", FOLDER, self.output, "q4_0", "--pure", "--effort", "fast", "--report", report)
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 42)
         self.assertRegex(lines[0], r"^\[1/42\] output\.weight  BF16 → Q4_0  1\.05 → 0\.29 MB  rmse ")
         self.assertRegex(lines[3], r"^\[4/42\] blk\.0\.ffn_gate_exps\.weight  BF16 → Q4_0  1\.05 → 0\.29 MB  rmse 0\.\d+ weighted 0\.\d+  \d+\.\d s$")
         written = json.loads(report.read_text())
         self.assertEqual(len(written["tensors"]), 42)
-        done = self.done("quantize", FOLDER, self.folder / "y.gguf", "q4_0", "--pure", "--progress", "json", "--json")
+        done = self.done("quantize", FOLDER, self.folder / "y.gguf", "q4_0", "--pure", "--effort", "fast", "--progress", "json", "--json")
         results = [json.loads(line) for line in done.stderr.splitlines()]
         self.assertEqual([one["xxh3"] for one in results], [one["xxh3"] for one in written["tensors"]])
         self.assertEqual(json.loads(done.stdout)["bytes"], written["bytes"])
@@ -158,10 +158,10 @@ class Convert(unittest.TestCase):
         wanted = None
         for number, options in enumerate((("-t", 1), ("-t", 3, "--memory", "16MiB"), ("-t", 2, "--memory", "64M"))):
             output = self.folder / f"{number}.gguf"
-            self.done("quantize", FOLDER, output, "Q4_0", "--pure", *options)
+            self.done("quantize", FOLDER, output, "Q8_0", "--pure", *options)
             wanted = wanted or output.read_bytes()
             self.assertEqual(output.read_bytes(), wanted)
-        self.refused(1, "memory", "quantize", FOLDER, self.output, "Q4_0", "--pure", "--memory", "1M")
+        self.refused(1, "memory", "quantize", FOLDER, self.output, "Q8_0", "--pure", "--memory", "1M")
 
     def test_a_command_line_that_cannot_be_understood_exits_with_2(self):
         for arguments in (
@@ -189,8 +189,8 @@ class Convert(unittest.TestCase):
 
     def test_an_interrupted_conversion_goes_on(self):
         wanted = self.folder / "wanted.gguf"
-        command = ("quantize", FOLDER, self.output, "Q4_0", "--pure", "--progress", "json", "-t", 1)
-        self.done("quantize", FOLDER, wanted, "Q4_0", "--pure")
+        command = ("quantize", FOLDER, self.output, "Q8_0", "--pure", "--progress", "json", "-t", 1)
+        self.done("quantize", FOLDER, wanted, "Q8_0", "--pure")
         child = subprocess.Popen([PROGRAM, *map(str, command)], stderr=subprocess.PIPE, text=True)
         for _ in range(8):
             child.stderr.readline()
@@ -210,11 +210,11 @@ class Convert(unittest.TestCase):
 
     def test_a_killed_conversion_goes_on_to_the_same_bytes(self):
         wanted = self.folder / "wanted.gguf"
-        self.done("quantize", FOLDER, wanted, "Q4_0", "--pure")
+        self.done("quantize", FOLDER, wanted, "Q8_0", "--pure")
         n_times = 50 if os.environ.get("MINIM_FULL_TESTS") == "ON" else 4
         for number in range(n_times):
             output = self.folder / f"k{number}.gguf"
-            child = subprocess.Popen([PROGRAM, "quantize", str(FOLDER), str(output), "Q4_0", "--pure"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            child = subprocess.Popen([PROGRAM, "quantize", str(FOLDER), str(output), "Q8_0", "--pure"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             time.sleep(0.02 + (number * 0.618034 % 1) * 0.6)
             child.kill()
             child.wait()
@@ -223,7 +223,7 @@ class Convert(unittest.TestCase):
                 continue
             for path in (self.folder / f"{output.name}.partial").glob("*.gguf"):
                 self.assertEqual(run("inspect", path).returncode, 1)
-            self.done("quantize", FOLDER, output, "Q4_0", "--pure")
+            self.done("quantize", FOLDER, output, "Q8_0", "--pure")
             self.assertEqual(output.read_bytes(), wanted.read_bytes())
 
     def test_a_limit_of_file_sizes_is_an_error_with_its_reason(self):
@@ -237,18 +237,18 @@ class Convert(unittest.TestCase):
         self.done("convert", Q8_0, self.output)
 
     def test_a_source_below_8_bits_is_not_encoded_again_without_leave(self):
-        self.done("quantize", FOLDER, self.output, "Q4_0", "--pure")
-        self.refused(1, ["is Q4_0, below 8 bits", "--allow-requantize"], "quantize", self.output, self.folder / "y.gguf", "Q5_0", "--pure")
-        self.done("quantize", self.output, self.folder / "y.gguf", "Q5_0", "--pure", "--allow-requantize")
+        self.done("quantize", FOLDER, self.output, "Q4_0", "--pure", "--effort", "fast")
+        self.refused(1, ["is Q4_0, below 8 bits", "--allow-requantize"], "quantize", self.output, self.folder / "y.gguf", "Q5_0", "--pure", "--effort", "fast")
+        self.done("quantize", self.output, self.folder / "y.gguf", "Q5_0", "--pure", "--effort", "fast", "--allow-requantize")
         self.done("convert", self.output, self.folder / "z.gguf", "--type", "f16")
-        self.done("quantize", Q8_0, self.folder / "w.gguf", "Q5_0", "--pure")
+        self.done("quantize", Q8_0, self.folder / "w.gguf", "Q5_0", "--pure", "--effort", "fast")
 
     def test_importance_data_is_used_and_named(self):
         importance = pathlib.Path(__file__).resolve().parents[1] / "data" / "importance" / "tiny.gguf"
         if not importance.exists():
             self.skipTest("no importance data of the small model")
-        plain = json.loads(self.done("quantize", FOLDER, self.output, "Q4_0", "--pure", "--json").stdout)
-        done = self.done("quantize", FOLDER, self.folder / "y.gguf", "Q4_0", "--pure", "--json", "--imatrix", importance, "--exclude-weights", "attn_v")
+        plain = json.loads(self.done("quantize", FOLDER, self.output, "Q4_0", "--pure", "--effort", "fast", "--json").stdout)
+        done = self.done("quantize", FOLDER, self.folder / "y.gguf", "Q4_0", "--pure", "--effort", "fast", "--json", "--imatrix", importance, "--exclude-weights", "attn_v")
         report = json.loads(done.stdout)
         weighted = {tensor["name"]: tensor["weighted"] for tensor in report["tensors"] if "weighted" in tensor}
         same = {tensor["name"]: tensor["weighted"] for tensor in plain["tensors"] if "weighted" in tensor}
@@ -258,7 +258,7 @@ class Convert(unittest.TestCase):
         metadata = Gguf(self.folder / "y.gguf").metadata
         self.assertEqual(metadata["quantize.imatrix.file"], (8, "tiny.gguf"))
         self.assertEqual({metadata[f"quantize.imatrix.{key}_count"][0] for key in ("entries", "chunks")}, {4})
-        self.refused(1, "no tensor", "quantize", FOLDER, self.folder / "z.gguf", "Q4_0", "--pure", "--imatrix", importance, "--include-weights", "nothing")
+        self.refused(1, "no tensor", "quantize", FOLDER, self.folder / "z.gguf", "Q4_0", "--pure", "--effort", "fast", "--imatrix", importance, "--include-weights", "nothing")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Conversions(unittest.TestCase):
     def test_options_reach_the_library(self):
         seen = []
         report = minim.convert(
-            Q8_0, self.folder / "x.gguf", "q4_0", rules={"attn_v": "q5_1", "attn_q": "q5_0"}, output_type="f16", name="small",
+            Q8_0, self.folder / "x.gguf", "q4_0", effort="fast", rules={"attn_v": "q5_1", "attn_q": "q5_0"}, output_type="f16", name="small",
             metadata={"general.author": "me", "general.size_label": None, "minimax-m2.context_length": 2048, "own.flag": True},
             part_tensors=20, progress=seen.append, threads=1,
         )  # fmt: skip
@@ -57,16 +57,16 @@ class Conversions(unittest.TestCase):
                 raise Enough
 
         wanted, output = self.folder / "a.gguf", self.folder / "b.gguf"
-        minim.convert(Q8_0, wanted, "Q4_0", pure=True)
+        minim.convert(Q8_0, wanted, "Q8_0", pure=True)
         with self.assertRaises(Enough):
-            minim.convert(Q8_0, output, "Q4_0", pure=True, progress=stop)
+            minim.convert(Q8_0, output, "Q8_0", pure=True, progress=stop)
         self.assertFalse(output.exists())
         cancel = minim.Cancel()
         cancel.trigger()
         with self.assertRaises(abi.Error) as raised:
-            minim.convert(Q8_0, output, "Q4_0", pure=True, cancel=cancel)
+            minim.convert(Q8_0, output, "Q8_0", pure=True, cancel=cancel)
         self.assertEqual(raised.exception.status, "cancelled")
-        report = minim.convert(Q8_0, output, "Q4_0", pure=True)
+        report = minim.convert(Q8_0, output, "Q8_0", pure=True)
         self.assertGreaterEqual(report["resumed"], 12)
         self.assertEqual(output.read_bytes(), wanted.read_bytes())
 

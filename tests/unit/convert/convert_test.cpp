@@ -15,6 +15,7 @@
 #include "model/bind.h"
 #include "model/headers.h"
 #include "support/catch.h"
+#include "support/gguf_writer.h"
 #include "unit/convert/support.h"
 
 namespace minim::convert {
@@ -180,7 +181,9 @@ TEST_CASE("every quantised layout becomes a GGUF file that opens") {
 
 TEST_CASE("the report has the errors and hashes of what was written, and so do the metadata") {
     const TemporaryFolder folder;
-    const json report = run(quantize_options(k_folder, folder / "x.gguf", "Q4_0"));
+    Options options = quantize_options(k_folder, folder / "x.gguf", "Q4_0");
+    options.effort = EncodeEffort::fast;
+    const json report = run(options);
     const auto tensors = tensors_of(folder / "x.gguf");
     const Checkpoint checkpoint = Checkpoint::open(folder / "x.gguf", Logger());
     const checkpoint::MetaValue* hashes = checkpoint.metadata().find("minim.tensor_xxh3");
@@ -219,10 +222,7 @@ TEST_CASE("gate and up of an expert share a factor of NVFP4") {
     Options options = options_of(k_folder, folder / "x.gguf");
     options.is_quantize = true;
     options.types.rules = {"ffn_.*_exps=nvfp4"};
-    if (!can_encode(Format::nvfp4)) {
-        expect_error(Status::unsupported, "NVFP4", [&] { run(options); });
-        return;
-    }
+    options.effort = EncodeEffort::fast;
     run(options);
     check_binds(folder / "x.gguf");
     const auto tensors = tensors_of(folder / "x.gguf");
@@ -262,6 +262,17 @@ TEST_CASE("types that need importance data are refused without, before anything 
     const auto error = error_of([&] { run(options); });
     REQUIRE(error);
     CHECK(n_entries(folder.path()) == 0);
+}
+
+TEST_CASE("names that are no text are shown with escapes, and written as they are") {
+    const TemporaryFolder folder;
+    test::GgufWriter writer;
+    const std::string name = "a\xFF\n\"weight";
+    writer.add_f32(name, {2}, {1, 2});
+    writer.write(folder / "a.gguf");
+    const json report = run(options_of(folder / "a.gguf", folder / "b.gguf"));
+    CHECK(report["tensors"][0]["name"] == "\"a\\xFF\\x0A\\\"weight\"");
+    CHECK(text_of(folder / "a.gguf") == text_of(folder / "b.gguf"));
 }
 
 TEST_CASE("too little memory is refused") {

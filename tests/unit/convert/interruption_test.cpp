@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +26,7 @@ using namespace testing;
 using test::expect_error;
 
 Options three_parts(const std::string& output) {
-    Options options = quantize_options(k_folder, output, "Q4_0");
+    Options options = quantize_options(k_folder, output, "Q8_0");
     options.limits.tensors = 15;
     return options;
 }
@@ -48,6 +51,13 @@ const std::map<std::string, std::string>& wanted_files() {
 void run_some(const Options& options, int64_t n) {
     expect_error(Status::cancelled, "the same command goes on",
                  [&] { run(options, {}, [&](const Progress& progress) { return progress.n_done < n; }); });
+}
+
+// Returns the tensors that the journal of an unfinished output has.
+std::ptrdiff_t n_recorded(const std::string& folder) {
+    std::ifstream file(folder + "/x.gguf.partial/journal");  // it may vanish at any time
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    return std::count(text.begin(), text.end(), '\n');
 }
 
 // No path with the output's name opens as a model.
@@ -93,8 +103,8 @@ TEST_CASE("an unfinished output of another job is kept until --restart") {
     Options options = three_parts(folder / "x.gguf");
     run_some(options, 10);
     Options other = options;
-    other.types.rules = {"attn_q=q8_0"};
-    expect_error(Status::invalid, "attn_q=q8_0", [&] { run(other); });
+    other.types.rules = {"attn_q=f16"};
+    expect_error(Status::invalid, "attn_q=f16", [&] { run(other); });
     other = options;
     other.program_version = "another";
     expect_error(Status::invalid, "its version is test", [&] { run(other); });
@@ -119,7 +129,6 @@ TEST_CASE("a conversion that is killed at any time goes on, to the same bytes") 
     wanted_files();
     const int n_times = std::getenv("MINIM_FULL_TESTS") != nullptr ? 50 : 6;
     uint32_t state = 12345;
-    int64_t n_resumed = 0;
     for (int i = 0; i < n_times; ++i) {
         const TemporaryFolder folder;
         const Options options = three_parts(folder / "x.gguf");
@@ -135,8 +144,12 @@ TEST_CASE("a conversion that is killed at any time goes on, to the same bytes") 
                 ::_exit(0);
             }
             REQUIRE(child > 0);
+            // Some tensors are recorded when the process dies, or none if it is slow.
             state = state * 1664525U + 1013904223U;
-            std::this_thread::sleep_for(std::chrono::microseconds((state >> 8) % 400'000));
+            const auto wanted = static_cast<std::ptrdiff_t>((state >> 8) % 40);
+            for (int wait = 0; wait < 500 && n_recorded(folder.path()) < wanted; ++wait)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::this_thread::sleep_for(std::chrono::microseconds((state >> 16) % 20'000));
             ::kill(child, SIGKILL);
             int status = 0;
             ::waitpid(child, &status, 0);
@@ -154,13 +167,11 @@ TEST_CASE("a conversion that is killed at any time goes on, to the same bytes") 
                 CHECK(error_of([&] { checkpoint::Checkpoint::open(path, Logger()); }));
             }
         }
-        if (std::filesystem::exists(folder / "x.gguf.partial"))
-            n_resumed += run(options)["resumed"].get<int64_t>();
-        else if (!std::filesystem::exists(folder / "x-00001-of-00003.gguf"))
+        if (std::filesystem::exists(folder / "x.gguf.partial") ||
+            !std::filesystem::exists(folder / "x-00001-of-00003.gguf"))
             run(options);
         CHECK(files_in(folder.path()) == wanted_files());
     }
-    WARN("tensors that later runs found: " << n_resumed);
 }
 
 TEST_CASE("files that get their names when the process dies are found again") {

@@ -196,7 +196,7 @@ fn a_model_is_converted_and_quantised() {
 
     let small = folder.join("small.gguf");
     let mut finished = Vec::new();
-    let options = ConvertOptions::new().recipe("Q4_0").pure().rule("attn_v", "q8_0").name("small").progress(|now| {
+    let options = ConvertOptions::new().recipe("Q4_0").pure().fast().rule("attn_v", "q8_0").name("small").progress(|now| {
         finished.extend(now.result.clone());
         ControlFlow::Continue(())
     });
@@ -206,10 +206,10 @@ fn a_model_is_converted_and_quantised() {
     assert!(!model.tokenize("x", Specials::Exact).expect("tokens").is_empty());
 
     let stopped = folder.join("stopped.gguf");
-    let options = ConvertOptions::new().recipe("Q4_0").pure().progress(|_| ControlFlow::Break(()));
+    let options = ConvertOptions::new().recipe("Q8_0").pure().progress(|_| ControlFlow::Break(()));
     let error = convert(&runtime, &copy, &stopped, options).expect_err("a cancellation");
     assert_eq!(error.status, Status::Cancelled);
-    let options = ConvertOptions::new().recipe("Q4_0").pure().progress(|_| panic!("a callback"));
+    let options = ConvertOptions::new().recipe("Q8_0").pure().progress(|_| panic!("a callback"));
     let result = catch_unwind(AssertUnwindSafe(|| convert(&runtime, &copy, &stopped, options)));
     assert!(result.is_err() && !stopped.exists());
     let error = convert(&runtime, &copy, &small, ConvertOptions::new()).expect_err("an output that exists");
