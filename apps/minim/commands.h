@@ -24,5 +24,7 @@ void eval_needle(const Options& options, const minim::Cancel& cancel);
 void eval_tools(const Options& options, const minim::Cancel& cancel);
 // Plans where the weights of a checkpoint go, and how fast that is, on this or any other machine. Prints the plan.
 void plan(const Options& options);
+// Converts or quantises a checkpoint.
+void convert(const Options& options, const minim::Cancel& cancel);
 
 }  // namespace cli

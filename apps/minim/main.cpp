@@ -87,6 +87,8 @@ int run(const cli::Options& options) {
     if (options.command == cli::Command::generate) {
         return cli::generate(options, cancel) ? 0 : cli::k_exit_interrupted;
     }
+    if (options.command == cli::Command::convert || options.command == cli::Command::quantize)
+        cli::convert(options, cancel);
     if (options.command == cli::Command::chat) cli::chat(options, cancel);
     if (options.command == cli::Command::tokenize) cli::tokenize(options, cancel);
     if (options.command == cli::Command::perplexity) cli::perplexity(options, cancel);
@@ -104,6 +106,7 @@ int run(const cli::Options& options) {
 int main(int argc, char** argv) {
     fill_standard_descriptors();
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
+    std::signal(SIGXFSZ, SIG_IGN);  // so is a file that becomes larger than the process may write
     try {
         std::string output;
         const auto options =

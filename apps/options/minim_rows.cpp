@@ -129,8 +129,8 @@ constexpr Row k_minim_rows[] = {
      "and "
      "the bandwidth of each",
      set<&Options::plan_link>},
-    {"--json", "", flag(), k_plan | bit(Command::options) | k_reports, "", "print one JSON object",
-     set<&Options::prints_json>},
+    {"--json", "", flag(), k_plan | k_conversions | bit(Command::options) | k_reports, "",
+     "print one JSON object", set<&Options::prints_json>},
 };
 
 }  // namespace

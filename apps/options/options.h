@@ -28,6 +28,8 @@ enum class Command : uint32_t {
     inspect,
     devices,
     plan,
+    convert,
+    quantize,
     options,
     server,
 };
@@ -142,6 +144,38 @@ struct Options {
     std::string plan_host;       // "768GiB,576GB/s"; "": this machine
     std::string plan_link;       // between ranks: "9us,20GB/s"; "": by the devices
     bool prints_json = false;
+
+    // Of `minim convert` and `minim quantize` alone; the source is `model`.
+    std::string output;
+    std::string recipe;                   // of quantize
+    std::string type;                     // of convert: "keep"
+    std::vector<std::string> type_rules;  // "PATTERN=TYPE", in the order given
+    std::string output_type;              // of output.weight
+    std::string embedding_type;           // of token_embd.weight
+    bool keeps_output = false;
+    bool is_pure = false;
+    bool allows_requantize = false;
+    bool goes_without_importance = false;
+    std::string imatrix;
+    std::vector<std::string> include_weights;
+    std::vector<std::string> exclude_weights;
+    bool is_fast = false;                     // --effort fast
+    std::string general_name;                 // general.name
+    std::vector<std::string> metadata;        // "KEY=VALUE" to set
+    std::vector<std::string> metadata_texts;  // "KEY=TEXT" to set
+    std::vector<std::string> removed_metadata;
+    uint64_t part_bytes = 0;
+    int64_t part_tensors = 0;
+    bool first_part_empty = false;
+    bool keeps_parts = false;
+    bool writes_no_hashes = false;
+    bool is_dry_run = false;
+    bool overwrites = false;
+    bool restarts = false;
+    bool skips_verification = false;
+    uint64_t conversion_memory = 0;  // bytes; 0: the library's default
+    std::string report_file;
+    std::string progress = "auto";
 
     // Of `minim imatrix` and `minim eval`.
     std::vector<std::string> files;  // without an option: questions, requests, results

@@ -67,7 +67,8 @@ Command take_command(Command command, std::vector<std::string>& arguments) {
     for (uint32_t i = 1; i < static_cast<uint32_t>(Command::server); ++i) {
         const auto one = static_cast<Command>(i);
         const std::string_view words = command_name(one);
-        if (words.substr(words.find(' ') + 1) != typed) continue;
+        const bool is_british = one == Command::quantize && typed == "quantise";
+        if (words.substr(words.find(' ') + 1) != typed && !is_british) continue;
         arguments.erase(arguments.begin(), arguments.begin() + (has_kind ? 2 : 1));
         return one;
     }
@@ -75,6 +76,21 @@ Command take_command(Command command, std::vector<std::string>& arguments) {
         throw UsageError(fmt::format("minim eval {}: kl, choice, compare, needle and tools are known",
                                      has_kind ? fmt::format("'{}'", arguments[1]) : "KIND"));
     return command;
+}
+
+// Takes SOURCE, OUTPUT and, to quantise, TYPE: exactly these. A shell pattern that stands for several files must not make one of them
+// the output.
+void take_conversion(const std::vector<std::string>& names, Options& options) {
+    const bool is_quantize = options.command == Command::quantize;
+    const size_t n_wanted = is_quantize ? 3 : 2;
+    if (names.size() != n_wanted)
+        throw UsageError(fmt::format("{} takes SOURCE, OUTPUT{}: {} arguments, not {}{}",
+                                     command_name(options.command), is_quantize ? " and TYPE" : "", n_wanted,
+                                     names.size(),
+                                     names.size() > n_wanted ? "; of a split file name one part" : ""));
+    options.model = names[0];
+    options.output = names[1];
+    if (is_quantize) options.recipe = names[2];
 }
 
 // Returns the number of files that a command takes without an option.
@@ -85,6 +101,8 @@ size_t n_files(Command command) {
 
 void take_positional(const Reading& reading, Options& options) {
     const std::vector<std::string>& names = reading.positional;
+    if (options.command == Command::convert || options.command == Command::quantize)
+        return take_conversion(names, options);
     if (names.empty()) return;
     if (const size_t most = n_files(options.command); most > 0) {
         if (names.size() > most)
@@ -263,12 +281,12 @@ std::optional<Options> parse(Command command, std::vector<std::string> arguments
     if (!reading.config_file.empty()) add_config_file(options.command, reading.config_file, reading);
     keep_what_counts(reading.given);
     apply(reading.given, options);
-    take_positional(reading, options);
-    options.notes = reading.notes;
     if (reading.wants_version) {
         output = std::string(minim_build_info()) + "\n";
         return std::nullopt;
     }
+    take_positional(reading, options);
+    options.notes = reading.notes;
     check(options, reading.given);
     complete(options, reading.given);
     return options;

@@ -104,6 +104,7 @@ inline std::string file_text(const Value& value) {
 std::span<const Row> model_rows();
 std::span<const Row> answer_rows();
 std::span<const Row> minim_rows();
+std::span<const Row> convert_rows();
 std::span<const Row> server_rows();
 
 }  // namespace program

@@ -51,7 +51,8 @@ std::string_view command_name(Command command) {
     constexpr std::string_view k_names[] = {
         "minim",         "minim chat",        "minim tokenize",     "minim perplexity",  "minim imatrix",
         "minim eval kl", "minim eval choice", "minim eval compare", "minim eval needle", "minim eval tools",
-        "minim inspect", "minim devices",     "minim plan",         "minim options",     "minim-server"};
+        "minim inspect", "minim devices",     "minim plan",         "minim convert",     "minim quantize",
+        "minim options", "minim-server"};
     return k_names[static_cast<size_t>(command)];
 }
 
@@ -59,6 +60,7 @@ std::span<const Section> sections() {
     static const Section k_sections[] = {{"Model, devices and memory", model_rows()},
                                          {"Answers", answer_rows()},
                                          {"minim", minim_rows()},
+                                         {"minim convert and minim quantize", convert_rows()},
                                          {"minim-server", server_rows()}};
     return k_sections;
 }

@@ -104,7 +104,8 @@ constexpr uint32_t k_measures =
     bit(Command::perplexity) | bit(Command::imatrix) | bit(Command::eval_kl) | k_eval_answers;
 constexpr uint32_t k_run = k_answers | k_measures | k_server;  // commands that evaluate a model
 constexpr uint32_t k_open = k_run | k_texts;                   // commands that open one
-constexpr uint32_t k_all = k_open | k_plan | bit(Command::inspect) | bit(Command::devices) |
+constexpr uint32_t k_conversions = bit(Command::convert) | bit(Command::quantize);
+constexpr uint32_t k_all = k_open | k_plan | k_conversions | bit(Command::inspect) | bit(Command::devices) |
                            bit(Command::options) | bit(Command::eval_compare);
 
 // Calls `use` with each of the names in `names`.

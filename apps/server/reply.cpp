@@ -202,12 +202,7 @@ void Reply::on_end(size_t index, const JobEnd& end) {
     tools_.serving->metrics->generated_tokens.add(static_cast<double>(end.state.n_generated));
     if (index == 0 || choice.job->prompt != choices_[index - 1].job->prompt)
         usage_.n_cached += end.state.n_cached;
-    usage_.n_generated += end.state.n_generated;
-    usage_.n_reasoning += end.state.n_reasoning;
-    usage_.n_drafted += end.state.n_drafted;
-    usage_.n_drafts_accepted += end.state.n_drafts_accepted;
-    usage_.prompt_us = std::max(usage_.prompt_us, end.state.prompt_us);
-    usage_.generate_us = std::max(usage_.generate_us, end.state.generate_us);
+    usage_.add_answer(end.state);
     // A turn without reasoning is not remembered: it would also replace turns whose reasoning the template leaves out.
     const bool is_turn = end.state.finish == MINIM_FINISH_END && choice.is_whole && !answer.reasoning.empty();
     if (plan_.is_remembered && is_turn) remember(choice);

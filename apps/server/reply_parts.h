@@ -2,6 +2,7 @@
 // An answer while it is generated, in a form for all APIs and for streams and complete bodies.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -43,6 +44,16 @@ struct Usage {
     uint64_t n_drafts_accepted = 0;
 
     uint64_t n_total() const { return n_prompt + n_generated; }
+
+    // Counts an answer. Its prompt is counted by the caller, because several answers may have the same one.
+    void add_answer(const minim_request_state& state) {
+        n_generated += state.n_generated;
+        n_reasoning += state.n_reasoning;
+        n_drafted += state.n_drafted;
+        n_drafts_accepted += state.n_drafts_accepted;
+        prompt_us = std::max(prompt_us, state.prompt_us);
+        generate_us = std::max(generate_us, state.generate_us);
+    }
 };
 
 // The new parts of an answer.

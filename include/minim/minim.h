@@ -599,6 +599,125 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, 
                                                         const minim_plan_params* params, minim_text** out,
                                                         minim_error* err);
 
+/* ---------------------------------------------------------------------------------------------- convert */
+
+typedef struct minim_convert_progress {
+    uint32_t size;
+    int32_t reserved;    /* 0 */
+    uint64_t done_bytes; /* of the source; never decreasing */
+    uint64_t total_bytes;
+    int64_t n_done; /* tensors that are finished */
+    int64_t n_tensors;
+    /* Valid during the callback. */
+    const char* tensor; /* the one that is worked on, or was just finished */
+    const char*
+        result; /* a tensor was just finished: the JSON object that the report has for it; else NULL */
+} minim_convert_progress;
+
+/* Reports progress, after each piece of a tensor and after each tensor. Return 0 to continue, anything else to
+ * cancel. */
+typedef int32_t (*minim_convert_progress_fn)(void* user_data, const minim_convert_progress* progress);
+
+enum minim_convert_effort {
+    MINIM_CONVERT_EFFORT_FULL = 0,
+    MINIM_CONVERT_EFFORT_FAST = 1 /* several times faster, with slightly larger errors */
+};
+
+typedef struct minim_convert_params {
+    uint32_t size;
+    uint32_t flags; /* none defined: 0 */
+    /* Quantises: the name of a recipe, in any case: "Q4_K_M", or of a type; "COPY" changes no tensor. NULL:
+       converts, by `matrix_type`. */
+    const char* recipe;
+    /* Without a recipe: "keep" or NULL (each tensor in the type that holds its numbers, if GGUF has it, else
+       BF16), "auto" (all matrices BF16), "f32", "f16", "bf16" or "q8_0" (all matrices). */
+    const char* matrix_type;
+    /* n_rules texts "PATTERN=TYPE": a regular expression that is searched in the GGUF names of the tensors,
+       and the type of those that match. The first rule that matches a tensor decides, before the recipe. Norms
+       and biases never change; the router only for F32, F16 and BF16. */
+    const char* const* rules;
+    size_t n_rules;
+    const char* output_type;    /* type of output.weight, before the rules; NULL: by the recipe */
+    const char* embedding_type; /* the same of token_embd.weight */
+    int32_t keep_output;        /* 1: output.weight stays in the source's type */
+    int32_t pure;               /* 1: all matrices get the recipe's main type */
+    int32_t allow_requantize;   /* 1: matrices below 8 bits may be encoded again, which adds errors */
+    int32_t without_importance; /* 1: types that need importance data are encoded without */
+    const char* imatrix;        /* path of a file of importance data; NULL: none */
+    /* Importance data is used for tensors whose name has one of n_include_weights texts (none: all), and none
+       of n_exclude_weights texts. */
+    const char* const* include_weights;
+    size_t n_include_weights;
+    const char* const* exclude_weights;
+    size_t n_exclude_weights;
+    int32_t effort;           /* MINIM_CONVERT_EFFORT_* */
+    int32_t no_hashes;        /* 1: the metadata have no minim.* keys */
+    const char* name;         /* general.name; NULL: the source's, or the folder's name */
+    const char* const* unset; /* n_unset metadata keys to remove, first */
+    size_t n_unset;
+    /* n_set texts "KEY=VALUE" or "KEY=TYPE:VALUE". A key that is there keeps its type; the type of a new one is
+       said (u32, i64, f32, bool, string, ...) or deduced. Keys that the tensors or the vocabulary decide are
+       refused. */
+    const char* const* set;
+    size_t n_set;
+    const char* const* set_text; /* n_set_text texts "KEY=TEXT": strings, whatever they look like */
+    size_t n_set_text;
+    /* Parts: at most so many bytes of tensors, or so many tensors, in each; 0: no limit. */
+    uint64_t part_bytes;
+    int64_t part_tensors;
+    int32_t first_part_empty;           /* 1: the first part has the metadata alone */
+    int32_t keep_parts;                 /* 1: the tensors are divided as in the parts of the source */
+    int32_t dry_run;                    /* 1: plans only, and writes nothing */
+    int32_t overwrite;                  /* 1: files of the output that exist are replaced */
+    int32_t restart;                    /* 1: an unfinished output is thrown away */
+    int32_t no_verify;                  /* 1: the output is not read again at the end */
+    uint64_t memory_bytes;              /* the most memory of all buffers; 0: 2 GiB */
+    minim_convert_progress_fn progress; /* may be NULL */
+    void* progress_user_data;
+} minim_convert_params;
+#define MINIM_CONVERT_PARAMS_INIT                                                                          \
+    {                                                                                                      \
+        sizeof(minim_convert_params), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, NULL, \
+            0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL                \
+    }
+
+/*
+ * Converts or quantises a checkpoint to a GGUF file. `source` is whatever minim_checkpoint_open opens, of every
+ * layout. `output` must end in .gguf; parts are called PREFIX-00001-of-00003.gguf. Uses the threads of
+ * `runtime`. `params` and `cancel` may be NULL. The bytes of the output depend on neither threads nor memory.
+ *
+ * The files are made in a folder OUTPUT.partial and get their names once all are complete. After a failure,
+ * a cancellation, or the end of the process, the same call goes on with the tensors that are missing.
+ *
+ * Writes a JSON object, the report:
+ *   files               a list in the order of the parts: name, bytes, tensors (a count)
+ *   bytes, tensor_bytes of all files, and of the tensors in them
+ *   bits_per_weight
+ *   source_bytes        that are read
+ *   free_bytes          in the folder of the output, before
+ *   peak_memory_bytes   of all buffers
+ *   tensors             a list in the order of the files: name, from and to (types), shape (outermost first),
+ *                       bytes; but for a dry run also number, of, source_bytes, xxh3 and source_xxh3 (XXH3-64 of
+ *                       the bytes, in hexadecimal), seconds, and of encoded tensors rmse and weighted: the root
+ *                       of the sum of square errors over that of squares, plain and weighted by importance
+ *   needs_importance    names of tensors whose type needs importance data, for which there is none
+ *   without_importance  names of encoded tensors for which `imatrix` has no data
+ *   fallbacks           names of tensors whose rows are no multiple of the block of the type that was asked for
+ *   widened             names of tensors that became BF16 because GGUF does not have their type
+ *   resumed, seconds    not for a dry run: tensors of an earlier run, and the time of this one
+ * A dry run reads only headers.
+ *
+ * Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in minim_model_open, and UNSUPPORTED for a
+ * type without encoder; INVALID (an unknown recipe or type; a rule that matches no matrix; a number that is
+ * not finite, with its tensor, row and column; missing importance data; an output that exists, is the source, or
+ * is the unfinished one of another job); IO (too little room, or a failed write); BUSY (another process writes
+ * this output); CANCELLED.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_convert(minim_runtime* runtime, const char* source,
+                                                      const char* output, const minim_convert_params* params,
+                                                      minim_cancel* cancel, minim_text** report,
+                                                      minim_error* err);
+
 /* ---------------------------------------------------------------------------------------------- models */
 
 /* Reports progress. done_bytes: bytes loaded and packed so far, never decreasing. total_bytes: 0 if there

@@ -383,6 +383,110 @@ inline std::string plan(const Runtime& runtime, const std::string& path, const P
     return Text(text).str();
 }
 
+// The result of the callback is whether to continue, as of every callback here.
+using ConvertProgress = std::function<bool(const minim_convert_progress& progress)>;
+
+// As minim_convert_params, with texts that are empty instead of null.
+struct ConvertOptions {
+    std::string recipe;              // "Q4_K_M": quantise; "": convert
+    std::string type;                // of a conversion; "": keep
+    std::vector<std::string> rules;  // "PATTERN=TYPE"
+    std::string output_type;
+    std::string embedding_type;
+    bool keep_output = false;
+    bool pure = false;
+    bool allow_requantize = false;
+    bool without_importance = false;
+    std::string imatrix;
+    std::vector<std::string> include_weights;
+    std::vector<std::string> exclude_weights;
+    int32_t effort = MINIM_CONVERT_EFFORT_FULL;
+    bool hashes = true;
+    std::string name;
+    std::vector<std::string> unset;
+    std::vector<std::string> set;       // "KEY=VALUE"
+    std::vector<std::string> set_text;  // "KEY=TEXT"
+    uint64_t part_bytes = 0;
+    int64_t part_tensors = 0;
+    bool first_part_empty = false;
+    bool keep_parts = false;
+    bool dry_run = false;
+    bool overwrite = false;
+    bool restart = false;
+    bool verify = true;
+    uint64_t memory_bytes = 0;
+    ConvertProgress progress;
+};
+
+// Converts or quantises a checkpoint. Returns the report as JSON (minim_convert).
+inline std::string convert(const Runtime& runtime, const std::string& source, const std::string& output,
+                           const ConvertOptions& options = {}, const Cancel* cancel = nullptr) {
+    const auto pointers = [](const std::vector<std::string>& texts) {
+        std::vector<const char*> all;
+        for (const std::string& text : texts) all.push_back(text.c_str());
+        return all;
+    };
+    const std::vector<const char*> rules = pointers(options.rules);
+    const std::vector<const char*> include_weights = pointers(options.include_weights);
+    const std::vector<const char*> exclude_weights = pointers(options.exclude_weights);
+    const std::vector<const char*> unset = pointers(options.unset);
+    const std::vector<const char*> set = pointers(options.set);
+    const std::vector<const char*> set_text = pointers(options.set_text);
+    minim_convert_params params = MINIM_CONVERT_PARAMS_INIT;
+    params.recipe = detail::text_or_null(options.recipe);
+    params.matrix_type = detail::text_or_null(options.type);
+    params.rules = rules.data();
+    params.n_rules = rules.size();
+    params.output_type = detail::text_or_null(options.output_type);
+    params.embedding_type = detail::text_or_null(options.embedding_type);
+    params.keep_output = options.keep_output ? 1 : 0;
+    params.pure = options.pure ? 1 : 0;
+    params.allow_requantize = options.allow_requantize ? 1 : 0;
+    params.without_importance = options.without_importance ? 1 : 0;
+    params.imatrix = detail::text_or_null(options.imatrix);
+    params.include_weights = include_weights.data();
+    params.n_include_weights = include_weights.size();
+    params.exclude_weights = exclude_weights.data();
+    params.n_exclude_weights = exclude_weights.size();
+    params.effort = options.effort;
+    params.no_hashes = options.hashes ? 0 : 1;
+    params.name = detail::text_or_null(options.name);
+    params.unset = unset.data();
+    params.n_unset = unset.size();
+    params.set = set.data();
+    params.n_set = set.size();
+    params.set_text = set_text.data();
+    params.n_set_text = set_text.size();
+    params.part_bytes = options.part_bytes;
+    params.part_tensors = options.part_tensors;
+    params.first_part_empty = options.first_part_empty ? 1 : 0;
+    params.keep_parts = options.keep_parts ? 1 : 0;
+    params.dry_run = options.dry_run ? 1 : 0;
+    params.overwrite = options.overwrite ? 1 : 0;
+    params.restart = options.restart ? 1 : 0;
+    params.no_verify = options.verify ? 0 : 1;
+    params.memory_bytes = options.memory_bytes;
+    struct State {
+        const ConvertProgress& progress;
+        detail::Carrier carrier;
+    } state{options.progress, {}};
+    if (options.progress) {
+        params.progress = [](void* user_data, const minim_convert_progress* progress) -> int32_t {
+            auto& s = *static_cast<State*>(user_data);
+            return s.carrier.run(s.progress, *progress) ? 0 : 1;
+        };
+        params.progress_user_data = &state;
+    }
+    minim_text* report = nullptr;
+    minim_error error = MINIM_ERROR_INIT;
+    const minim_status status = minim_convert(runtime.get(), source.c_str(), output.c_str(), &params,
+                                              minim::get(cancel), &report, &error);
+    const Text text(report);
+    state.carrier.rethrow();
+    if (status != MINIM_OK) throw Exception(error);
+    return text.str();
+}
+
 struct ModelOptions {
     std::string backend;          // "": "cpu"
     std::string devices;          // "cuda:0,cuda:1"; "": the backend has all layers

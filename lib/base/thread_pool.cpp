@@ -14,6 +14,7 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/fair_mutex.h"
 #include "base/own_thread.h"
 
 namespace minim {
@@ -104,7 +105,7 @@ struct ThreadPool::State {
 
     HomeProcess home;
 
-    std::mutex callers;  // one job at a time
+    FairMutex callers;  // one job at a time
 
     std::atomic<bool> stop{false};
     std::mutex sleep_mutex;

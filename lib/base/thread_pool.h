@@ -21,7 +21,7 @@ struct HostThreads {
     void* user_data = nullptr;
 };
 
-// Thread-safe: several threads may call run(). Jobs on the library's own threads run one after another.
+// Thread-safe: several threads may call run(). Jobs on the library's own threads run one after another (fair_mutex.h).
 class ThreadPool {
   public:
     // Starts n_threads - 1 workers (`n_threads` counts the calling thread; at least 1). Each pinned worker stays on a core of its

@@ -20,6 +20,22 @@ MINIM_HOST_DEVICE float e4m3_to_float(uint8_t code) {
     return bits_to_float(sign | float_to_bits(value));
 }
 
+// Returns the code nearest to a number, ties to the even code. Magnitudes above 448 become 448; NaN keeps its sign only.
+MINIM_HOST_DEVICE uint8_t float_to_e4m3(float value) {
+    const uint32_t bits = float_to_bits(value);
+    const uint32_t sign = bits >> 24 & 0x80U;
+    const uint32_t magnitude = bits & 0x7FFFFFFFU;
+    if (magnitude > 0x7F800000U) return static_cast<uint8_t>(sign | 0x7FU);
+    if (magnitude >= 0x43E00000U) return static_cast<uint8_t>(sign | 0x7EU);  // 448
+    if (magnitude < 0x3C800000U) {                                            // below 2^-6: units of 2^-9
+        // Adding 2^14 leaves units of 2^-9 as the lowest bits of the sum.
+        const float sum = bits_to_float(magnitude) + 16384.0F;
+        return static_cast<uint8_t>(sign | (float_to_bits(sum) - 0x46800000U));
+    }
+    const uint32_t rounded = magnitude + 0x7FFFFU + ((magnitude >> 20) & 1U);
+    return static_cast<uint8_t>(sign | ((rounded - 0x3C000000U) >> 20));
+}
+
 // Returns a code as an F16 that is 256 times too small: exponent and mantissa are only shifted, which is exact. NaN becomes
 // 1.875.
 inline constexpr float k_e4m3_half_factor = 256.0F;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/json.h"
+#include "model/chat_template_texts.h"
 #include "model/side_file.h"
 
 namespace minim::model {
@@ -73,6 +74,16 @@ std::vector<std::pair<std::string, std::string>> special_tokens_of_gguf(
     return tokens;
 }
 
+json::Value tokenizer_config(const Checkpoint& checkpoint) {
+    const std::string text = side_file(checkpoint, "tokenizer_config.json", false);
+    return text.empty() ? json::Value() : json::parse(text, "tokenizer_config.json", json::Source::file);
+}
+
+NamedTexts texts_of_folder(const Checkpoint& checkpoint, const json::Value& config) {
+    const std::string own_file = side_file(checkpoint, "chat_template.jinja", false);
+    return own_file.empty() ? texts_of_config(config) : NamedTexts{{std::string(k_default), own_file}};
+}
+
 // Parses a template that the caller gave. Errors name the argument, as the checkpoint's template is another one.
 chat::Template parse_own(std::string_view text) {
     if (text.find("{{") == std::string_view::npos && text.find("{%") == std::string_view::npos)
@@ -90,6 +101,11 @@ chat::Template parse_own(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> chat_template_texts(const Checkpoint& checkpoint) {
+    if (checkpoint.container() == checkpoint::Container::gguf) return texts_of_gguf(checkpoint.metadata());
+    return texts_of_folder(checkpoint, tokenizer_config(checkpoint));
+}
+
 ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
                              std::string_view file, std::string_view own, const Logger& log)
     : file_(file) {
@@ -99,13 +115,9 @@ ChatTemplates::ChatTemplates(const Checkpoint& checkpoint, const tokenizer::Toke
         texts = texts_of_gguf(checkpoint.metadata());
         special_tokens = special_tokens_of_gguf(checkpoint.metadata(), tokenizer);
     } else {
-        const std::string config_text = side_file(checkpoint, "tokenizer_config.json", false);
-        json::Value config;
-        if (!config_text.empty())
-            config = json::parse(config_text, "tokenizer_config.json", json::Source::file);
+        const json::Value config = tokenizer_config(checkpoint);
         special_tokens = special_tokens_of_config(config);
-        const std::string own_file = side_file(checkpoint, "chat_template.jinja", false);
-        texts = own_file.empty() ? texts_of_config(config) : NamedTexts{{std::string(k_default), own_file}};
+        texts = texts_of_folder(checkpoint, config);
     }
     if (!own.empty()) {
         entries_.push_back({std::string(k_default), parse_own(own), {}});

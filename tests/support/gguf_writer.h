@@ -15,48 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/byte_writer.h"
+#include "checkpoint/gguf_writer.h"
 #include "support/files.h"
 
 namespace minim::test {
 
-// Bytes with little-endian fields appended to them.
-class ByteWriter {
-  public:
-    template <typename T>
-    requires std::is_arithmetic_v<T>
-    void number(T value) { raw(std::as_bytes(std::span(&value, 1))); }
-    void string(std::string_view text) {
-        number<uint64_t>(text.size());
-        raw(std::as_bytes(std::span(text)));
-    }
-    void raw(std::span<const std::byte> more) {
-        if (more.empty()) return;
-        const size_t before = bytes.size();
-        bytes.resize(before + more.size());
-        std::memcpy(bytes.data() + before, more.data(), more.size());
-    }
-    void pad_to(size_t alignment) {
-        while (bytes.size() % alignment != 0) bytes.push_back(std::byte{0});
-    }
-
-    std::vector<std::byte> bytes;
-};
-
-// Returns the code of a C++ type in GGUF metadata.
-template <typename T>
-constexpr uint32_t gguf_code() {
-    if constexpr (std::is_same_v<T, uint8_t>) return 0;
-    if constexpr (std::is_same_v<T, int8_t>) return 1;
-    if constexpr (std::is_same_v<T, uint16_t>) return 2;
-    if constexpr (std::is_same_v<T, int16_t>) return 3;
-    if constexpr (std::is_same_v<T, uint32_t>) return 4;
-    if constexpr (std::is_same_v<T, int32_t>) return 5;
-    if constexpr (std::is_same_v<T, float>) return 6;
-    if constexpr (std::is_same_v<T, bool>) return 7;
-    if constexpr (std::is_same_v<T, uint64_t>) return 10;
-    if constexpr (std::is_same_v<T, int64_t>) return 11;
-    if constexpr (std::is_same_v<T, double>) return 12;
-}
+using checkpoint::ByteWriter;
 
 struct GgufTensor {
     std::string name;
@@ -74,26 +39,20 @@ class GgufWriter {
 
     template <typename T>
     void add(std::string_view key, T value) {
-        begin(key, gguf_code<T>());
-        entries_.number(value);
+        add_entry(key, checkpoint::meta_value(value));
     }
-    void add(std::string_view key, std::string_view text) {
-        begin(key, 8);
-        entries_.string(text);
-    }
+    void add(std::string_view key, std::string_view text) { add_entry(key, checkpoint::meta_text(text)); }
     void add(std::string_view key, const char* text) { add(key, std::string_view(text)); }
 
     template <typename T>
     void add_array(std::string_view key, const std::vector<T>& values) {
-        begin(key, 9);
         if constexpr (std::is_same_v<T, std::string>) {
-            entries_.number(uint32_t{8});
-            entries_.number<uint64_t>(values.size());
-            for (const std::string& text : values) entries_.string(text);
+            add_entry(key, checkpoint::meta_texts(values));
         } else {
-            entries_.number(gguf_code<T>());
-            entries_.number<uint64_t>(values.size());
-            for (const T value : values) entries_.number(value);
+            checkpoint::MetaValue array = {
+                checkpoint::MetaType::array, checkpoint::meta_type_of<T>(), values.size(), {}, {}};
+            for (const T value : values) array.bytes += checkpoint::meta_value(value).bytes;
+            add_entry(key, array);
         }
     }
 
@@ -110,21 +69,15 @@ class GgufWriter {
         out.number<uint64_t>(tensors.size());
         out.number<uint64_t>(entry_count_ + (alignment != 32 ? 1 : 0));
         out.raw(entries_.bytes);
-        if (alignment != 32) {
-            out.string("general.alignment");
-            out.number(uint32_t{4});
-            out.number(static_cast<uint32_t>(alignment));
-        }
+        if (alignment != 32)
+            checkpoint::append_entry(out, "general.alignment",
+                                     checkpoint::meta_value(static_cast<uint32_t>(alignment)));
         ByteWriter data;
         for (const GgufTensor& tensor : tensors) {
             data.pad_to(alignment);
-            out.string(tensor.name);
-            out.number(static_cast<uint32_t>(tensor.dims.size()));
-            for (const uint64_t dim : tensor.dims) out.number(dim);
-            out.number(tensor.type);
             const uint64_t offset =
                 tensor.offset < 0 ? data.bytes.size() : static_cast<uint64_t>(tensor.offset);
-            out.number(offset);
+            checkpoint::append_record(out, tensor.name, tensor.dims, tensor.type, offset);
             if (data.bytes.size() < offset + tensor.data.size())
                 data.bytes.resize(offset + tensor.data.size());
             if (!tensor.data.empty())
@@ -141,9 +94,8 @@ class GgufWriter {
     std::vector<GgufTensor> tensors;
 
   private:
-    void begin(std::string_view key, uint32_t type) {
-        entries_.string(key);
-        entries_.number(type);
+    void add_entry(std::string_view key, const checkpoint::MetaValue& value) {
+        checkpoint::append_entry(entries_, key, value);
         ++entry_count_;
     }
 

@@ -63,11 +63,7 @@ Usage usage_of_state(const minim_request_state& state) {
     Usage usage;
     usage.n_prompt = state.n_prompt;
     usage.n_cached = state.n_cached;
-    usage.n_generated = state.n_generated;
-    usage.prompt_us = state.prompt_us;
-    usage.generate_us = state.generate_us;
-    usage.n_drafted = state.n_drafted;
-    usage.n_drafts_accepted = state.n_drafts_accepted;
+    usage.add_answer(state);
     return usage;
 }
 

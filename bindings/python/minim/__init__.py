@@ -401,6 +401,141 @@ def plan(
     return json.loads(abi.take_text(text))
 
 
+class Conversion(typing.NamedTuple):
+    """How far convert() is. `result` is the tensor that was just finished, a dict as in the report, or None."""
+
+    done_bytes: int  # of the source
+    total_bytes: int
+    n_done: int  # tensors that are finished
+    n_tensors: int
+    tensor: str  # the one that is worked on, or was just finished
+    result: typing.Optional[dict]
+
+
+def _edits(edits):
+    """Returns metadata to set, to set as texts, and to remove."""
+    values, texts, removed = [], [], []
+    for key, value in (edits or {}).items():
+        if value is None:
+            removed.append(key)
+        elif isinstance(value, str):
+            texts.append(f"{key}={value}")
+        else:
+            values.append(f"{key}={str(value).lower() if isinstance(value, bool) else value}")
+    return values, texts, removed
+
+
+_EFFORTS = {"full": 0, "fast": 1}
+
+
+def convert(
+    source,
+    output,
+    recipe=None,
+    *,
+    type=None,
+    rules=(),
+    output_type=None,
+    embedding_type=None,
+    keep_output=False,
+    pure=False,
+    allow_requantize=False,
+    imatrix=None,
+    include_weights=(),
+    exclude_weights=(),
+    without_importance=False,
+    effort="full",
+    hashes=True,
+    name=None,
+    metadata=None,
+    part_bytes=0,
+    part_tensors=0,
+    first_part_empty=False,
+    keep_parts=False,
+    dry_run=False,
+    overwrite=False,
+    restart=False,
+    verify=True,
+    memory=0,
+    threads=0,
+    progress=None,
+    cancel=None,
+    log=None,
+    log_level=None,
+):
+    """Converts a checkpoint of any layout to a GGUF file, or quantises it if there is a `recipe`, such as "Q4_K_M". Returns the report, a
+    dict; minim.h (minim_convert) has its keys. Work that was interrupted goes on with the same call.
+    `type`: of all matrices, without a recipe: "keep", "auto", "f32", "f16", "bf16" or "q8_0". `rules`: a list of "PATTERN=TYPE", or a dict of
+    patterns and types; the first regular expression that matches a tensor's GGUF name decides, before the recipe. `output_type`,
+    `embedding_type`: of these tensors, before the rules. `pure`: without the recipe's exceptions. `imatrix`: a file of importance data, for
+    tensors whose names have one of `include_weights` and none of `exclude_weights`. `effort`: "full" or "fast". `metadata`: a dict of
+    metadata keys; None removes one. `part_bytes`, `part_tensors`: limits of a part. `dry_run`: only plan. `memory`: the most memory of all
+    buffers, in bytes; 0 is 2 GiB. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
+    """
+    runtime = _Runtime(threads, log, log_level)
+
+    @abi.ConvertProgressFn
+    def report(_, pointer):
+        try:
+            now = abi.ConvertProgress.from_address(pointer)
+            result = None if now.result is None else json.loads(now.result)
+            tensor = now.tensor.decode("utf-8", "replace")
+            progress(Conversion(now.done_bytes, now.total_bytes, now.n_done, now.n_tensors, tensor, result))
+            return 0
+        except BaseException as exception:
+            runtime._raised.append(exception)
+            return 1
+
+    def text(value, what):
+        return None if value is None else _zero_terminated(value, what)
+
+    kept = []  # arrays that the parameters point to
+
+    def texts(values, what):
+        encoded = [_zero_terminated(value, what) for value in ([values] if isinstance(values, str) else values)]
+        kept.append((c.c_char_p * (len(encoded) + 1))(*encoded, None))
+        return c.cast(kept[-1], c.c_void_p), len(encoded)
+
+    if isinstance(rules, collections.abc.Mapping):
+        rules = [f"{pattern}={kind}" for pattern, kind in rules.items()]
+    values, strings, removed = _edits(metadata)
+    params = abi.ConvertParams(
+        recipe=text(recipe, "the recipe"),
+        matrix_type=text(type, "the type"),
+        output_type=text(output_type, "output_type"),
+        embedding_type=text(embedding_type, "embedding_type"),
+        keep_output=int(keep_output),
+        pure=int(pure),
+        allow_requantize=int(allow_requantize),
+        without_importance=int(without_importance),
+        imatrix=None if imatrix is None else _path(imatrix),
+        effort=_choice(_EFFORTS, effort, "effort"),
+        no_hashes=int(not hashes),
+        name=text(name, "the name"),
+        part_bytes=part_bytes,
+        part_tensors=part_tensors,
+        first_part_empty=int(first_part_empty),
+        keep_parts=int(keep_parts),
+        dry_run=int(dry_run),
+        overwrite=int(overwrite),
+        restart=int(restart),
+        no_verify=int(not verify),
+        memory_bytes=memory,
+    )
+    params.rules, params.n_rules = texts(rules, "a rule")
+    params.include_weights, params.n_include_weights = texts(include_weights, "include_weights")
+    params.exclude_weights, params.n_exclude_weights = texts(exclude_weights, "exclude_weights")
+    params.unset, params.n_unset = texts(removed, "a metadata key")
+    params.set, params.n_set = texts(values, "metadata")
+    params.set_text, params.n_set_text = texts(strings, "metadata")
+    if progress is not None:
+        params.progress = report
+    paths, out = (_checkpoint_path(source), _path(output)), c.c_void_p()
+    with runtime:
+        _cancellable(lambda switch: runtime._check("convert", *paths, c.byref(params), switch, c.byref(out)), cancel)
+    return json.loads(abi.take_text(out))
+
+
 class DeviceMemory(typing.NamedTuple):
     """Memory of a device that a model uses, as in minim_device_memory; in bytes unless stated."""
 

@@ -182,10 +182,13 @@ STRUCTURES = {name: _structure(name, fields) for name, fields in tables.STRUCTS.
 
 LogFn, ProgressFn = _CALLBACKS["minim_log_fn"], _CALLBACKS["minim_progress_fn"]
 NotifyFn = _CALLBACKS["minim_notify_fn"]
+ConvertProgressFn = _CALLBACKS["minim_convert_progress_fn"]
 ErrorInfo = STRUCTURES["minim_error"]
 RuntimeParams = STRUCTURES["minim_runtime_params"]
 TensorInfo = STRUCTURES["minim_tensor_info"]
 RecommendedSampling = STRUCTURES["minim_recommended_sampling"]
+ConvertProgress = STRUCTURES["minim_convert_progress"]
+ConvertParams = STRUCTURES["minim_convert_params"]
 ModelParams = STRUCTURES["minim_model_params"]
 DeviceInfo = STRUCTURES["minim_device_info"]
 ModelInfo = STRUCTURES["minim_model_info"]

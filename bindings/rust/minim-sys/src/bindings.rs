@@ -8,6 +8,7 @@ pub type minim_reason = i32;
 pub type minim_log_level = i32;
 pub type minim_numa = i32;
 pub type minim_kv_format = i32;
+pub type minim_convert_effort = i32;
 pub type minim_residence = i32;
 pub type minim_expand = i32;
 pub type minim_expert_moves = i32;
@@ -63,6 +64,8 @@ pub const MINIM_KV_F32: minim_kv_format = 2;
 pub const MINIM_KV_BF16: minim_kv_format = 3;
 pub const MINIM_KV_Q8_0: minim_kv_format = 4;
 pub const MINIM_KV_Q4_0: minim_kv_format = 5;
+pub const MINIM_CONVERT_EFFORT_FULL: minim_convert_effort = 0;
+pub const MINIM_CONVERT_EFFORT_FAST: minim_convert_effort = 1;
 pub const MINIM_RESIDENCE_AUTO: minim_residence = 0;
 pub const MINIM_RESIDENCE_MAPPED: minim_residence = 1;
 pub const MINIM_RESIDENCE_OWNED: minim_residence = 2;
@@ -193,6 +196,8 @@ pub type minim_log_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, leve
 pub type minim_task_fn = Option<unsafe extern "C" fn(context: *const c_void, index: i64, slot: i32)>;
 
 pub type minim_parallel_for_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, n_tasks: i64, task: minim_task_fn, context: *const c_void)>;
+
+pub type minim_convert_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, progress: *const minim_convert_progress) -> i32>;
 
 pub type minim_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, done_bytes: u64, total_bytes: u64) -> i32>;
 
@@ -388,6 +393,77 @@ impl Default for minim_plan_params {
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
         Self { size: 128, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_convert_progress {
+    pub size: u32,
+    pub reserved: i32,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    pub n_done: i64,
+    pub n_tensors: i64,
+    pub tensor: *const c_char,
+    pub result: *const c_char,
+}
+const _: () = assert!(core::mem::size_of::<minim_convert_progress>() == 56);
+impl Default for minim_convert_progress {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 56, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_convert_params {
+    pub size: u32,
+    pub flags: u32,
+    pub recipe: *const c_char,
+    pub matrix_type: *const c_char,
+    pub rules: *const *const c_char,
+    pub n_rules: usize,
+    pub output_type: *const c_char,
+    pub embedding_type: *const c_char,
+    pub keep_output: i32,
+    pub pure: i32,
+    pub allow_requantize: i32,
+    pub without_importance: i32,
+    pub imatrix: *const c_char,
+    pub include_weights: *const *const c_char,
+    pub n_include_weights: usize,
+    pub exclude_weights: *const *const c_char,
+    pub n_exclude_weights: usize,
+    pub effort: i32,
+    pub no_hashes: i32,
+    pub name: *const c_char,
+    pub unset: *const *const c_char,
+    pub n_unset: usize,
+    pub set: *const *const c_char,
+    pub n_set: usize,
+    pub set_text: *const *const c_char,
+    pub n_set_text: usize,
+    pub part_bytes: u64,
+    pub part_tensors: i64,
+    pub first_part_empty: i32,
+    pub keep_parts: i32,
+    pub dry_run: i32,
+    pub overwrite: i32,
+    pub restart: i32,
+    pub no_verify: i32,
+    pub memory_bytes: u64,
+    pub progress: minim_convert_progress_fn,
+    pub progress_user_data: *mut c_void,
+}
+const _: () = assert!(core::mem::size_of::<minim_convert_params>() == 240);
+impl Default for minim_convert_params {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 240, ..zeros }
     }
 }
 
@@ -886,6 +962,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
     ("minim_plan_params", 128, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72), ("n_device_layers", 80), ("for_engine", 84), ("n_host_experts", 88), ("expert_cache_bytes", 96), ("tensor_parallel", 104), ("expert_parallel", 108), ("pipeline_parallel", 112), ("reserved", 116), ("link", 120)]),
+    ("minim_convert_progress", 56, &[("size", 0), ("reserved", 4), ("done_bytes", 8), ("total_bytes", 16), ("n_done", 24), ("n_tensors", 32), ("tensor", 40), ("result", 48)]),
+    ("minim_convert_params", 240, &[("size", 0), ("flags", 4), ("recipe", 8), ("matrix_type", 16), ("rules", 24), ("n_rules", 32), ("output_type", 40), ("embedding_type", 48), ("keep_output", 56), ("pure", 60), ("allow_requantize", 64), ("without_importance", 68), ("imatrix", 72), ("include_weights", 80), ("n_include_weights", 88), ("exclude_weights", 96), ("n_exclude_weights", 104), ("effort", 112), ("no_hashes", 116), ("name", 120), ("unset", 128), ("n_unset", 136), ("set", 144), ("n_set", 152), ("set_text", 160), ("n_set_text", 168), ("part_bytes", 176), ("part_tensors", 184), ("first_part_empty", 192), ("keep_parts", 196), ("dry_run", 200), ("overwrite", 204), ("restart", 208), ("no_verify", 212), ("memory_bytes", 216), ("progress", 224), ("progress_user_data", 232)]),
     ("minim_model_params", 200, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160), ("fit_requests", 168), ("chat_template", 176), ("tensor_parallel", 184), ("expert_parallel", 188), ("pipeline_parallel", 192), ("rank_timeout_ms", 196)]),
     ("minim_model_info", 136, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112), ("process", 120), ("n_processes", 124), ("n_ranks", 128), ("reserved", 132)]),
     ("minim_device_memory", 112, &[("size", 0), ("first_layer", 4), ("n_layer", 8), ("weights_mapped", 12), ("weight_bytes", 16), ("expert_bytes", 24), ("kv_bytes", 32), ("work_bytes", 40), ("free_bytes", 48), ("name", 56), ("kept_bytes", 64), ("budget_bytes", 72), ("n_expert_layers", 80), ("token_in_bytes", 88), ("token_out_bytes", 96), ("locked_bytes", 104)]),
@@ -956,6 +1034,7 @@ extern "C" {
     pub fn minim_devices_count(devices: *const minim_devices) -> usize;
     pub fn minim_devices_get(devices: *const minim_devices, index: usize, out: *mut minim_device_info, err: *mut minim_error) -> minim_status;
     pub fn minim_plan_make(runtime: *mut minim_runtime, path: *const c_char, params: *const minim_plan_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
+    pub fn minim_convert(runtime: *mut minim_runtime, source: *const c_char, output: *const c_char, params: *const minim_convert_params, cancel: *mut minim_cancel, report: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_model_follow(model: *mut minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_model_check(model: *const minim_model, err: *mut minim_error) -> minim_status;
     pub fn minim_model_open_fd(runtime: *mut minim_runtime, descriptor: i32, params: *const minim_model_params, cancel: *mut minim_cancel, out: *mut *mut minim_model, err: *mut minim_error) -> minim_status;

@@ -22,6 +22,7 @@
 mod cancel;
 mod checkpoint;
 mod constraint;
+mod convert;
 mod decoder;
 mod devices;
 mod engine;
@@ -41,6 +42,7 @@ mod session;
 pub use cancel::Cancel;
 pub use checkpoint::{Checkpoint, RecommendedSampling, TensorInfo};
 pub use constraint::{Constraint, ConstraintForm, ConstraintOptions};
+pub use convert::{convert, ConvertOptions, ConvertProgress};
 pub use decoder::Decoder;
 pub use devices::{build_info, devices, has_feature, version, Device};
 pub use engine::{Answer, Engine, EngineOptions, EngineState, NextToken, Request, RequestOptions, RequestState};

@@ -13,8 +13,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use minim::{
-    Cancel, ConstraintForm, Delta, EngineOptions, Finish, FinishReason, Importance, ImportanceFormat, ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser,
-    RequestOptions, Runtime, Sampling, SessionOptions, Specials, Status,
+    convert, Cancel, ConstraintForm, ConvertOptions, Delta, EngineOptions, Finish, FinishReason, Importance, ImportanceFormat,
+    ImportanceOptions, KvFormat, LogLevel, Model, ModelOptions, OutputParser, RequestOptions, Runtime, Sampling, SessionOptions,
+    Specials, Status,
 };
 
 const FRANCE: &str = r#"[{"role": "user", "content": "What is the capital of France?"}]"#;
@@ -180,6 +181,40 @@ fn prompt_states_come_back_and_one_conversation_is_saved() {
     assert_eq!(engine.erase_prefix(&conversation).expect("erased"), 302);
     assert_eq!(engine.load_prefix(&path, None).expect("tokens"), prompts[3]);
     std::fs::remove_file(&path).expect("the file");
+}
+
+#[test]
+fn a_model_is_converted_and_quantised() {
+    let runtime = Runtime::builder().threads(2).build().expect("a runtime");
+    let folder = std::env::temp_dir().join(format!("minim-rust-convert-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let copy = folder.join("copy.gguf");
+    let plan = convert(&runtime, model_path(), &copy, ConvertOptions::new().dry_run()).expect("a plan");
+    assert!(plan.contains("\"needs_importance\":[]") && !copy.exists());
+    convert(&runtime, model_path(), &copy, ConvertOptions::new()).expect("a copy");
+    assert_eq!(std::fs::read(&copy).expect("the copy"), std::fs::read(model_path()).expect("the model"));
+
+    let small = folder.join("small.gguf");
+    let mut finished = Vec::new();
+    let options = ConvertOptions::new().recipe("Q4_0").pure().rule("attn_v", "q8_0").name("small").progress(|now| {
+        finished.extend(now.result.clone());
+        ControlFlow::Continue(())
+    });
+    let report = convert(&runtime, &copy, &small, options).expect("a report");
+    assert!(report.contains("\"resumed\":0") && finished.iter().any(|tensor| tensor.contains("rmse")));
+    let model = Model::open(&runtime, &small, ModelOptions::new()).expect("the small model");
+    assert!(!model.tokenize("x", Specials::Exact).expect("tokens").is_empty());
+
+    let stopped = folder.join("stopped.gguf");
+    let options = ConvertOptions::new().recipe("Q4_0").pure().progress(|_| ControlFlow::Break(()));
+    let error = convert(&runtime, &copy, &stopped, options).expect_err("a cancellation");
+    assert_eq!(error.status, Status::Cancelled);
+    let options = ConvertOptions::new().recipe("Q4_0").pure().progress(|_| panic!("a callback"));
+    let result = catch_unwind(AssertUnwindSafe(|| convert(&runtime, &copy, &stopped, options)));
+    assert!(result.is_err() && !stopped.exists());
+    let error = convert(&runtime, &copy, &small, ConvertOptions::new()).expect_err("an output that exists");
+    assert_eq!(error.status, Status::Invalid);
+    std::fs::remove_dir_all(&folder).expect("the folder");
 }
 
 #[test]

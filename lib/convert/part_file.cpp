@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/part_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/io_error.h"
+
+namespace minim::convert {
+namespace {
+
+constexpr mode_t k_file_mode = 0666;  // before the process's umask
+constexpr size_t k_largest_call = size_t{1} << 30;
+
+// A file system that cannot flush makes the data no safer.
+bool cannot_flush(int code) {
+    return code == EINVAL || code == ENOSYS || code == EROFS || code == EOPNOTSUPP;
+}
+
+}  // namespace
+
+PartFile::PartFile(std::string path, uint64_t bytes) : path_(std::move(path)) {
+    descriptor_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, k_file_mode);
+    if (descriptor_ < 0) fail_io(path_, "write", errno);
+    try {
+        reserve(bytes);
+    } catch (...) {
+        ::close(descriptor_);
+        throw;
+    }
+}
+
+PartFile::~PartFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+PartFile::PartFile(PartFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+void PartFile::reserve(uint64_t bytes) const {
+    if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
+    const auto size = static_cast<off_t>(bytes);
+    const auto fail_room = [&](int code) {
+        fail_io(path_, format_text("make room for {} bytes", bytes), code);
+    };
+    if (size > 0 && ::fallocate(descriptor_, 0, 0, size) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        fail_room(errno);
+    // Sets the size where the file system does not reserve, and cuts a longer file.
+    if (::ftruncate(descriptor_, size) != 0) fail_room(errno);
+}
+
+void PartFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
+    while (!data.empty()) {
+        const ssize_t n = ::pwrite(descriptor_, data.data(), std::min(data.size(), k_largest_call),
+                                   static_cast<off_t>(offset));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) fail_io(path_, "write", n < 0 ? errno : EIO);
+        data = data.subspan(n);
+        offset += static_cast<uint64_t>(n);
+    }
+}
+
+void PartFile::read_at(uint64_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+        const ssize_t n = ::pread(descriptor_, out.data(), std::min(out.size(), k_largest_call),
+                                  static_cast<off_t>(offset));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) fail_io(path_, "read", n < 0 ? errno : EIO);
+        out = out.subspan(n);
+        offset += static_cast<uint64_t>(n);
+    }
+}
+
+void PartFile::flush() const {
+    while (::fsync(descriptor_) != 0) {
+        if (cannot_flush(errno)) return;
+        if (errno != EINTR) fail_io(path_, "write", errno);
+    }
+}
+
+void flush_folder(const std::string& path) {
+    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return;  // the names are there all the same
+    ::fsync(folder);
+    ::close(folder);
+}
+
+}  // namespace minim::convert

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a model as a GGUF file has them, whatever the container and the layout of the checkpoint that they come from: names,
+// shapes and order of GGUF, and for each tensor the matrices that it consists of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "model/config.h"
+#include "weights/reader.h"
+#include "weights/spec.h"
+
+namespace minim::convert {
+
+struct SourceTensor {
+    std::string name;             // in GGUF
+    std::vector<int64_t> shape;   // outermost first
+    std::string_view type_name;   // as the checkpoint calls it: "F8_E4M3", "Q4_K"
+    Format format = Format::f32;  // of the rows that reading gives
+    int64_t n_columns = 0;
+    int64_t n_rows = 0;  // of one matrix
+    int64_t row_bytes = 0;
+    // One, or one for each expert. Their rows are read one after the other.
+    std::vector<weights::WeightSpec> matrices;
+    bool is_matrix =
+        false;  // encoded by `quantize`: a weight of two or three dimensions, no norm and no router
+    bool is_router = false;
+    bool has_factors = false;     // the numbers are those of the rows times a factor of each matrix
+    std::string factors_of = {};  // the tensor whose factors this tensor of a GGUF file has; "": none
+
+    int64_t all_rows() const { return n_rows * static_cast<int64_t>(matrices.size()); }
+    uint64_t bytes() const { return static_cast<uint64_t>(all_rows() * row_bytes); }
+    int64_t n_elements() const { return all_rows() * n_columns; }
+};
+
+struct Source {
+    checkpoint::Checkpoint checkpoint;
+    model::Config config;  // of a folder; of a GGUF file only n_layer
+    std::vector<SourceTensor> tensors;
+    std::vector<int64_t> part_counts;  // tensors in each part of a GGUF file
+
+    bool is_gguf() const { return checkpoint.container() == checkpoint::Container::gguf; }
+};
+
+// Opens a checkpoint. Every tensor of a GGUF file is there, in the order of the file. The tensors of a folder are in the order in
+// which llama.cpp's converter writes them; the factors of matrices are no tensors of their own. Throws what opening and binding throw.
+Source open_source(const std::string& path, const Logger& log);
+
+}  // namespace minim::convert

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/encode/folders.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "format/e4m3.h"
+#include "format/encode/kernels.h"
+#include "format/encode/weights.h"
+
+namespace minim {
+namespace {
+
+constexpr int64_t k_fp8_block = 128;
+
+const encoding::FolderKernels& folder_kernels() {
+#if MINIM_HAS_AVX2_ENCODERS
+    if (active_cpu_level() >= CpuLevel::avx2) return encoding::avx2_folder_kernels();
+#endif
+    return encoding::scalar_folder_kernels();
+}
+
+// Calls encode(row, task) for each row; it returns what kernels return.
+template <class Encode>
+void for_each_row(const EncodeFolderRows& job, int64_t group, std::string_view name, const Encode& encode) {
+    if (job.n_rows < 0 || job.n_columns < 0 || (group > 0 && job.n_columns % group != 0)) {
+        fail(Status::invalid, "{} x {} weights are not rows of whole groups of {} ({} each)", job.n_rows,
+             job.n_columns, name, group);
+    }
+    encoding::check_numbers(job.x, job.n_rows, job.n_columns, job.importance);
+    const int64_t block = group > 0 ? group : job.n_columns;
+    const std::vector<float> u = encoding::column_weights(job.importance, job.n_columns, block);
+    std::vector<float> raised = u;
+    for (int64_t row = 0; row < job.n_rows && job.n_columns > 0; ++row) {
+        encoding::RowTask task{};
+        task.x = job.x + row * job.n_columns;
+        // Without importance no element is cut off: all these formats have a zero.
+        if (job.importance != nullptr) {
+            encoding::raise_outliers(task.x, u, encoding::k_outlier_weight, raised);
+        }
+        task.u = raised.data();
+        task.n_columns = job.n_columns;
+        task.factor = 1.0F;
+        task.fast = job.effort == EncodeEffort::fast;
+        const int64_t column = encode(row, task);
+        if (column == encoding::k_encoded) continue;
+        fail(Status::invalid, "the weights of row {} from column {} are too large for the scales of {}", row,
+             column, name);
+    }
+}
+
+}  // namespace
+
+float nvfp4_factor(float largest_magnitude) noexcept {
+    return largest_magnitude > 0.0F ? largest_magnitude / (6.0F * 448.0F) : 1.0F;
+}
+
+void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* codes, uint8_t* scales) {
+    for_each_row(job, 16, "NVFP4", [&](int64_t row, encoding::RowTask& task) {
+        if (!(factor > 0.0F) || !std::isfinite(factor))
+            fail(Status::invalid, "the factor {} is not positive", factor);
+        task.factor = factor;
+        return folder_kernels().nvfp4(task, codes + row * (job.n_columns / 2),
+                                      scales + row * (job.n_columns / 16));
+    });
+}
+
+void encode_mxfp4_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales) {
+    for_each_row(job, 32, "MXFP4", [&](int64_t row, const encoding::RowTask& task) {
+        return folder_kernels().mxfp4(task, codes + row * (job.n_columns / 2),
+                                      scales + row * (job.n_columns / 32));
+    });
+}
+
+void encode_fp8_folder(const EncodeFolderRows& job, uint8_t* codes, float* scales) {
+    if (job.n_rows < 0 || job.n_columns < 0)
+        fail(Status::invalid, "{} x {} weights", job.n_rows, job.n_columns);
+    encoding::check_numbers(job.x, job.n_rows, job.n_columns, job.importance);
+    float* scale = scales;
+    for (int64_t row = 0; row < job.n_rows; row += k_fp8_block) {
+        const int64_t last_row = std::min(row + k_fp8_block, job.n_rows);
+        for (int64_t column = 0; column < job.n_columns; column += k_fp8_block) {
+            const int64_t last_column = std::min(column + k_fp8_block, job.n_columns);
+            float peak = 0.0F;
+            for (int64_t i = row; i < last_row; ++i) {
+                for (int64_t k = column; k < last_column; ++k)
+                    peak = std::max(peak, std::fabs(job.x[i * job.n_columns + k]));
+            }
+            *scale = std::max(peak / 448.0F, 1e-12F);
+            for (int64_t i = row; i < last_row; ++i) {
+                for (int64_t k = column; k < last_column; ++k)
+                    codes[i * job.n_columns + k] = float_to_e4m3(job.x[i * job.n_columns + k] / *scale);
+            }
+            ++scale;
+        }
+    }
+}
+
+void encode_integers_folder(const EncodeFolderRows& job, const IntegerGroups& groups, uint8_t* codes,
+                            float* scales, uint8_t* zeros) {
+    if (groups.bits != 4 && groups.bits != 8) fail(Status::invalid, "{} bits, not 4 or 8", groups.bits);
+    if (groups.group < 0) fail(Status::invalid, "a group of {} columns", groups.group);
+    const std::string_view name = groups.bits == 4 ? "INT4" : "INT8";
+    for_each_row(job, groups.group, name, [&](int64_t row, const encoding::RowTask& task) {
+        const int64_t n_groups = groups.group > 0 ? job.n_columns / groups.group : 1;
+        uint8_t* row_zeros = groups.with_zeros ? zeros + row * n_groups : nullptr;
+        return folder_kernels().integers(task, groups, codes + row * job.n_columns, scales + row * n_groups,
+                                         row_zeros);
+    });
+}
+
+}  // namespace minim
