@@ -111,6 +111,11 @@ size_t resume(minim::Importance& importance, const Options& options, const Chunk
     refuse_other("chunk_size", "size of chunks");
     refuse_other("text_hash", "text");
     refuse_other("model_hash", "model");
+    if (before["tensors"].size() != now["tensors"].size())
+        fail(MINIM_E_INVALID,
+             fmt::format("--resume: '{}' has {} weights, {} are collected now: "
+                         "--process-output must be as it was",
+                         options.output_file, before["tensors"].size(), now["tensors"].size()));
     const int64_t n_tokens = tokens_seen(before);
     int64_t n_passed = 0;
     size_t n_chunks = 0;

@@ -14,8 +14,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/new_file.h"
+#include "checkpoint/byte_writer.h"
 #include "checkpoint/foreign_file.h"
 #include "checkpoint/gguf_header.h"
+#include "checkpoint/gguf_writer.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
 
@@ -31,10 +33,6 @@ constexpr std::string_view k_model_key = "minim.imatrix.model_xxh3";
 constexpr int32_t k_max_dat_name = 4096;
 constexpr int32_t k_max_dat_dataset = 1 << 16;
 constexpr uint64_t k_smallest_dat_entry_bytes = 17;  // length, one byte of a name, calls, values, one value
-
-// Codes of GGUF.
-constexpr uint32_t k_gguf_version = 3;
-constexpr uint64_t k_gguf_alignment = 32;
 
 void check_values(std::span<const float> values, std::string_view what, std::string_view file,
                   std::string_view entry, uint64_t at) {
@@ -153,43 +151,17 @@ ImportanceData parse_gguf(const ByteSource& source) {
     return data;
 }
 
-// Bytes with little-endian fields appended to them.
-struct ImportanceBytes {
-    std::vector<std::byte> bytes;
-
-    template <typename T>
-    void number(T value) {
-        raw(std::as_bytes(std::span(&value, 1)));
-    }
-    void raw(std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
-    void text(std::string_view text) { raw(std::as_bytes(std::span(text))); }
-    void gguf_string(std::string_view string) {
-        number<uint64_t>(string.size());
-        text(string);
-    }
-    void gguf_key(std::string_view key, MetaType type) {
-        gguf_string(key);
-        number(static_cast<uint32_t>(type));
-    }
-    void pad() { bytes.resize(align_up(bytes.size(), k_gguf_alignment)); }
-};
-
 std::vector<std::byte> gguf_bytes(const ImportanceData& data) {
-    ImportanceBytes records;
-    ImportanceBytes values;
-    uint64_t n_tensors = 0;
+    std::vector<NewTensor> tensors;
+    std::vector<std::span<const std::byte>> values;  // of each
     const auto add = [&](const ImportanceEntry& entry, std::string_view suffix, int64_t columns,
                          const std::vector<float>& of) {
         if (of.empty()) return;
-        values.pad();
-        records.gguf_string(entry.name + std::string(suffix));
-        records.number<uint32_t>(2);
-        records.number(static_cast<uint64_t>(columns));
-        records.number(static_cast<uint64_t>(entry.matrices));
-        records.number(traits(Format::f32).gguf_type);
-        records.number<uint64_t>(values.bytes.size());
-        values.raw(std::as_bytes(std::span(of)));
-        ++n_tensors;
+        tensors.push_back({.name = entry.name + std::string(suffix),
+                           .shape = {entry.matrices, columns},
+                           .type = traits(Format::f32).gguf_type,
+                           .bytes = of.size() * sizeof(float)});
+        values.push_back(std::as_bytes(std::span(of)));
     };
     for (const ImportanceEntry& entry : data.entries) {
         if (!entry.has_counts()) {
@@ -203,33 +175,18 @@ std::vector<std::byte> gguf_bytes(const ImportanceData& data) {
         add(entry, k_peaks_suffix, 1, entry.in_max);
         add(entry, k_norms_suffix, 1, entry.out_norm);
     }
-    ImportanceBytes out;
-    out.text("GGUF");
-    out.number(k_gguf_version);
-    out.number(n_tensors);
-    out.number<uint64_t>(4 + (data.text_hash != 0 ? 1 : 0) + (data.model_hash != 0 ? 1 : 0));
-    out.gguf_key("general.type", MetaType::string);
-    out.gguf_string("imatrix");
-    out.gguf_key("imatrix.datasets", MetaType::array);
-    out.number(static_cast<uint32_t>(MetaType::string));
-    out.number<uint64_t>(data.datasets.size());
-    for (const std::string& dataset : data.datasets) out.gguf_string(dataset);
-    out.gguf_key("imatrix.chunk_count", MetaType::u32);
-    out.number(static_cast<uint32_t>(data.chunks));
-    out.gguf_key("imatrix.chunk_size", MetaType::u32);
-    out.number(static_cast<uint32_t>(data.chunk_size));
-    const auto add_hash = [&](std::string_view key, uint64_t hash) {
-        if (hash == 0) return;
-        out.gguf_key(key, MetaType::u64);
-        out.number(hash);
-    };
-    add_hash(k_text_key, data.text_hash);
-    add_hash(k_model_key, data.model_hash);
-    out.raw(records.bytes);
-    out.pad();
-    values.pad();
-    out.raw(values.bytes);
-    return std::move(out.bytes);
+    MetaEntries metadata = {{"general.type", meta_text("imatrix")},
+                            {"imatrix.datasets", meta_texts(data.datasets)},
+                            {"imatrix.chunk_count", meta_value(static_cast<uint32_t>(data.chunks))},
+                            {"imatrix.chunk_size", meta_value(static_cast<uint32_t>(data.chunk_size))}};
+    if (data.text_hash != 0) metadata.emplace_back(k_text_key, meta_value(data.text_hash));
+    if (data.model_hash != 0) metadata.emplace_back(k_model_key, meta_value(data.model_hash));
+    NewHeader header = make_gguf_header(metadata, tensors);
+    std::vector<std::byte> bytes = std::move(header.bytes);
+    bytes.resize(header.file_bytes);
+    for (size_t i = 0; i < values.size(); ++i)
+        std::memcpy(bytes.data() + header.offsets[i], values[i].data(), values[i].size());
+    return bytes;
 }
 
 // ---- the older form ----
@@ -331,7 +288,7 @@ std::vector<std::byte> dat_bytes(const ImportanceData& data) {
             fail(Status::invalid, "{} is {}, too large for a .dat file", what, value);
         return static_cast<int32_t>(value);
     };
-    ImportanceBytes out;
+    ByteWriter out;
     out.number(as_i32(std::ssize(data.entries), "the number of importance entries"));
     for (const ImportanceEntry& entry : data.entries) {
         int64_t calls = entry.calls;
@@ -345,7 +302,7 @@ std::vector<std::byte> dat_bytes(const ImportanceData& data) {
             values = dat_values(entry, calls);
         }
         out.number(as_i32(std::ssize(entry.name), "the length of a name"));
-        out.text(entry.name);
+        out.raw(std::as_bytes(std::span(entry.name)));
         out.number(as_i32(calls, "the number of calls"));
         out.number(as_i32(std::ssize(values), "the number of values"));
         out.raw(std::as_bytes(std::span(values)));
@@ -354,7 +311,7 @@ std::vector<std::byte> dat_bytes(const ImportanceData& data) {
     dataset = dataset.substr(0, k_max_dat_dataset);
     out.number(as_i32(data.chunks, "the number of chunks"));
     out.number(as_i32(std::ssize(dataset), "the length of the dataset's name"));
-    out.text(dataset);
+    out.raw(std::as_bytes(std::span(dataset)));
     return std::move(out.bytes);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <string_view>
 
@@ -14,22 +15,34 @@ namespace {
 // Columns of a matrix that one task adds.
 constexpr int64_t k_task_columns = 1024;
 
-// squares += x^2 over columns of one row. Returns the largest magnitude, or NaN if a value is NaN.
-float add_row(const float* x, int64_t count, double* squares) {
-    float peak = 0.0F;
-    bool is_number = true;
+// The bits of infinity: those of NaN are larger, those of all other magnitudes smaller.
+constexpr int32_t k_infinity_bits = 0x7F800000;
+
+// squares += x^2 over columns of one row. Returns the larger of `peak` and the bits of the largest magnitude: as integers, magnitudes
+// and NaN have an order in which the loop can be vectorised.
+int32_t add_row(const float* x, int64_t count, double* squares, int32_t peak) {
     for (int64_t i = 0; i < count; ++i) {
         const double value = x[i];
         squares[i] += value * value;
-        peak = std::max(peak, std::abs(x[i]));
-        is_number &= x[i] == x[i];
+        peak = std::max(peak, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
     }
-    return is_number ? peak : NAN;
+    return peak;
 }
 
+// Adds in k_lanes sums, which can be vectorised.
 double norm_of(const float* x, int64_t count) {
+    constexpr int64_t k_lanes = 8;
+    std::array<double, k_lanes> sums = {};
+    int64_t i = 0;
+    for (; i + k_lanes <= count; i += k_lanes) {
+        for (int64_t lane = 0; lane < k_lanes; ++lane) {
+            const double value = x[i + lane];
+            sums[lane] += value * value;
+        }
+    }
     double sum = 0.0;
-    for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (const double lane : sums) sum += lane;
+    for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return std::sqrt(sum);
 }
 
@@ -100,18 +113,16 @@ void ObservedInputs::add_slots(int64_t layer, Input input, int64_t n_used, const
     InputSums& sums = input == Input::head ? head_ : layers_[layer][static_cast<size_t>(input)];
     const RowsByMatrix by_matrix = group(ids, sums.matrices());
     const int64_t n_tasks_each = (sums.columns + k_task_columns - 1) / k_task_columns;
-    std::vector<float> peaks(static_cast<size_t>(sums.matrices() * n_tasks_each));
+    std::vector<int32_t> peaks(static_cast<size_t>(sums.matrices() * n_tasks_each));  // bits
     run_tasks(std::ssize(peaks), [&](int64_t index, int32_t) {
         const int64_t matrix = index / n_tasks_each;
         const int64_t begin = index % n_tasks_each * k_task_columns;
         const int64_t count = std::min(k_task_columns, sums.columns - begin);
         double* squares = sums.squares.data() + matrix * sums.columns + begin;
-        float peak = 0.0F;
+        int32_t peak = 0;
         for (int64_t i = by_matrix.first[matrix]; i < by_matrix.first[matrix + 1]; ++i) {
             const float* row = x + by_matrix.slots[i] / n_used * sums.columns + begin;
-            const float row_peak = add_row(row, count, squares);
-            if (std::isnan(row_peak) || row_peak > peak) peak = row_peak;
-            if (std::isnan(peak)) break;
+            peak = add_row(row, count, squares, peak);
         }
         peaks[index] = peak;
     });
@@ -119,8 +130,8 @@ void ObservedInputs::add_slots(int64_t layer, Input input, int64_t n_used, const
         sums.rows[matrix] += by_matrix.first[matrix + 1] - by_matrix.first[matrix];
     for (int64_t index = 0; index < std::ssize(peaks); ++index) {
         const int64_t matrix = index / n_tasks_each;
-        if (!std::isfinite(peaks[index])) fail_not_finite(layer, input, matrix);
-        sums.peaks[matrix] = std::max(sums.peaks[matrix], peaks[index]);
+        if (peaks[index] >= k_infinity_bits) fail_not_finite(layer, input, matrix);
+        sums.peaks[matrix] = std::max(sums.peaks[matrix], std::bit_cast<float>(peaks[index]));
     }
 }
 

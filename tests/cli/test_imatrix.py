@@ -94,6 +94,8 @@ class Imatrix(unittest.TestCase):
             done = run("imatrix", *common, *changed, "-o", part, "--resume")
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"is from another {what} (MINIM_E_INVALID)", errors_of(done)[0])
+        done = run("imatrix", *common, "-o", part, "--resume", "--process-output")
+        self.assertIn("--process-output must be as it was (MINIM_E_INVALID)", errors_of(done)[0])
         done = self.ok(*common, "-o", self.folder / "new.gguf", "--resume", "--chunks", 1)
         self.assertIn("starting with the first chunk", done.stderr)
 

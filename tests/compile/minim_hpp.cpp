@@ -9,7 +9,8 @@ constexpr bool is_move_only =
 
 static_assert(is_move_only<minim::Runtime> && is_move_only<minim::Checkpoint> && is_move_only<minim::Model>);
 static_assert(is_move_only<minim::Session> && is_move_only<minim::Sampling> &&
-              is_move_only<minim::Constraint> && is_move_only<minim::Decoder>);
+              is_move_only<minim::Constraint> && is_move_only<minim::Decoder> &&
+              is_move_only<minim::Importance>);
 static_assert(is_move_only<minim::Tokens> && is_move_only<minim::Text> && is_move_only<minim::Cancel>);
 static_assert(std::is_base_of_v<std::runtime_error, minim::Exception>);
 
@@ -74,7 +75,13 @@ std::string compile_check(const std::string& path) {
     minim::Decoder decoder(model, true);
     while (const std::optional<minim_token> token = session.next(&cancel)) text += decoder.push(token->id);
     text += decoder.finish();
+    minim::Importance importance(model, {"text.txt", 256, true, 1});
+    importance.attach(session);
     const std::vector<float> logits = session.eval({1, 2, 3}, true);
+    minim::Importance::detach(session);
+    importance.merge(minim::Importance::load("older.dat", 512));
+    importance.save("data", MINIM_IMPORTANCE_DAT);
+    text += importance.describe().view();
     return text + model.detokenize(prompt).str() + model.token_text(prompt[0]).c_str() +
            std::to_string(logits.size() + session.state().n_generated +
                           minim::decode_format("F32", "1234", 4, 1).size());

@@ -263,4 +263,56 @@ TEST_CASE("experts on two backends, in any parts, give the bits of one") {
     }
 }
 
+TEST_CASE("observed slots have the same outputs, and the inputs of down before they are rounded") {
+    const int64_t n = cpu::k_gate_tile_tokens + 3;
+    constexpr int64_t k_ff = cpu::k_gate_tile_rows + 32;
+    for (const Format format : {Format::f32, Format::q8_0, Format::q4_0}) {
+        Random random(31);
+        const Layer layer(format, format, format, 4, 64, k_ff, random);
+        const Batch batch(n, 2, 4, layer.hidden, random);
+        const auto observe = [&](const backend::HostDevice& backend, const ExpertWeights& weights,
+                                 std::vector<float>& middle, std::vector<float>& out) {
+            const auto scratch = backend.reserve(
+                {.n_rows = n, .hidden = layer.hidden, .n_expert = 4, .n_expert_used = 2, .expert_ff = k_ff});
+            backend.observe_slots(*scratch, batch.h.data(), n, batch.ids.data(), 2, weights, middle.data(),
+                                  out.data());
+            std::vector<float> plain(out.size(), NAN);
+            backend.expert_slots(*scratch, batch.h.data(), n, batch.ids.data(), 2, weights, plain.data());
+            CHECK(same_bits(plain, out));
+        };
+        const auto n_slots = static_cast<size_t>(2 * n);
+        std::vector<float> middle(n_slots * k_ff, NAN);
+        std::vector<float> out(n_slots * static_cast<size_t>(layer.hidden), NAN);
+        std::vector<float> expected = middle;
+        std::vector<float> expected_out = out;
+        const ThreadPool pool(2);
+        const auto cpu_backend = cpu::make_cpu_backend(pool, detected_cpu_level());
+        observe(*cpu_backend, layer.weights, middle, out);
+        observe(*reference::make_reference_backend(), layer.weights, expected, expected_out);
+        double error = 0.0;
+        double sum = 0.0;
+        for (size_t i = 0; i < middle.size(); ++i) {
+            error += std::pow(static_cast<double>(middle[i] - expected[i]), 2);
+            sum += std::pow(static_cast<double>(expected[i]), 2);
+        }
+        INFO(traits(format).name);
+        // Quantised weights multiply inputs of 8 bits.
+        CHECK(std::sqrt(error / sum) < (format == Format::f32 ? 1e-5 : 2e-2));
+
+        // Slots whose expert is elsewhere stay as they are.
+        const std::vector<uint8_t> is_on_device = {1, 0, 1, 1};
+        ExpertWeights one = layer.weights;
+        one.is_on_device = is_on_device.data();
+        std::vector<float> some(middle.size(), -1.0F);
+        std::vector<float> some_out(out.size(), NAN);
+        observe(*cpu_backend, one, some, some_out);
+        for (size_t slot = 0; slot < n_slots; ++slot) {
+            const float* row = some.data() + slot * k_ff;
+            const float* whole = middle.data() + slot * k_ff;
+            CHECK(std::equal(row, row + k_ff, whole) == (batch.ids[slot] == 1));
+            if (batch.ids[slot] != 1) CHECK(std::count(row, row + k_ff, -1.0F) == k_ff);
+        }
+    }
+}
+
 }  // namespace minim::test
