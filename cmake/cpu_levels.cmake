@@ -4,6 +4,8 @@
 set(known_cpu_levels "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set(known_cpu_levels avx2 avx2_vnni avx512 avx512_vbmi)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+    set(known_cpu_levels neon_dotprod neon_i8mm)
 endif()
 set(MINIM_CPU_LEVELS all CACHE STRING
     "Instruction sets with kernels of their own: all, native (the best of this machine), or a list of names that MINIM_CPU takes")

@@ -206,12 +206,12 @@ std::vector<int> cores_of(std::span<const int> cpus, const std::string& folder) 
 }
 
 std::vector<int> big_cores_of(std::span<const int> cores, const std::string& folder) {
-    constexpr double k_least =
+    constexpr double k_min_part =
         0.7;  // of the largest capacity: DynamIQ's middle cores are big, little ones have a third or a half
     std::vector<int32_t> capacity;
     for (const int core : cores) capacity.push_back(read_number(folder, core, "cpu_capacity"));
     const bool is_told = !capacity.empty() && std::ranges::min(capacity) >= 0;
-    const double limit = is_told ? k_least * std::ranges::max(capacity) : -1.0;
+    const double limit = is_told ? k_min_part * std::ranges::max(capacity) : -1.0;
     std::vector<int> big;
     for (size_t i = 0; i < cores.size(); ++i)
         if (capacity[i] >= limit) big.push_back(cores[i]);

@@ -96,6 +96,10 @@ void File::read_ahead(uint64_t offset, uint64_t bytes) const noexcept {
     ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 
+void File::forget(uint64_t offset, uint64_t bytes) const noexcept {
+    ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+}
+
 namespace {
 
 // Returns 0 or an errno.

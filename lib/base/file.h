@@ -37,6 +37,8 @@ class File {
     void expect_reads_in_order() const noexcept;
     // Advises the system to read a range before its use. A refusal changes only speed.
     void read_ahead(uint64_t offset, uint64_t bytes) const noexcept;
+    // Advises the system that a range is not read again: its whole pages leave the page cache. A refusal changes only speed.
+    void forget(uint64_t offset, uint64_t bytes) const noexcept;
 
   private:
     friend class MappedFile;
