@@ -62,16 +62,31 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
     if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
     placement::Request request = request_of(p);
     placement::Machine machine;
+    std::string unified_text;  // of a device that shares the host's memory
     for (const auto& [facts, text] : placement::parse_devices(device_texts(runtime, p))) {
         machine.devices.push_back(facts);
         placement::complete_device(machine.devices.back(), text, runtime.threads, runtime.cpu_level);
+        if (machine.devices.back().is_unified) unified_text = text;
     }
-    machine.host = p.host != nullptr ? placement::parse_host(p.host)
-                                     : placement::measured_host(runtime.threads.decode->n_threads());
+    // A described device that shares the host's memory describes the host.
+    const bool describes_host = machine.is_unified() && !machine.devices.front().is_measured;
+    if (machine.is_unified() && p.host != nullptr)
+        fail(Status::invalid,
+             "device '{}' shares the host's memory, and host '{}' describes another one: leave out the host, "
+             "whose memory and bandwidth are the device's",
+             unified_text, p.host);
+    if (describes_host) {
+        machine.host = {
+            machine.devices.front().memory_bytes, machine.devices.front().bytes_per_second, false, {}};
+    } else {
+        machine.host = p.host != nullptr ? placement::parse_host(p.host)
+                                         : placement::measured_host(runtime.threads.decode->n_threads());
+        if (machine.is_unified()) machine.host.memory_bytes = machine.devices.front().memory_bytes;
+    }
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
-    if (p.host == nullptr)
+    if (p.host == nullptr && !describes_host)
         placement::measure_rates(machine.host, weights, runtime.threads, runtime.cpu_level, runtime.log);
     return placement::make_plan(std::move(request), std::move(machine), config, weights);
 }

@@ -2,7 +2,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
+#include "base/cpu_features.h"
+#include "base/float_environment.h"
 #include "handles.h"
 #include "structs.h"
 
@@ -72,6 +75,8 @@ placement::Threads make_threads(const minim_runtime_params& p, const Logger& log
     placement::ThreadOptions options;
     options.n_threads = wanted == 0 ? usable_core_count() : wanted;
     options.n_threads_decode = wanted_decode;
+    // Cores of several speeds: a step of one token is divided evenly, so little cores would delay it.
+    if (wanted == 0 && wanted_decode == 0) options.n_threads_decode = usable_big_core_count();
     options.affinity = is_pinned ? Affinity::pinned : Affinity::free;
     options.numa = numa;
     return placement::make_threads(options, find_topology(), log);
@@ -86,6 +91,12 @@ minim_status minim_runtime_create(const minim_runtime_params* params, minim_runt
         const minim_runtime_params p = params_of(params, "minim_runtime_params", k_first_version);
         auto runtime = std::make_shared<Runtime>();
         install_logger(runtime->log, p);
+        if (const std::string_view bits = flushing_bits(); !bits.empty())
+            runtime->log.warning(
+                "this thread flushes subnormal numbers to zero ({}), and the runtime's threads inherit that: "
+                "results may differ "
+                "in their last bits from those of other machines",
+                bits);
         runtime->cpu_level = active_cpu_level();
         runtime->threads = make_threads(p, runtime->log);
         runtime->log.info("{} threads, {} for single tokens, {} kernels, numa {}",

@@ -16,6 +16,8 @@ const char* minim_build_info(void) {
            ", cpu kernels scalar"
 #if defined(__x86_64__)
            " avx2 avx512"
+#elif defined(__aarch64__)
+           " neon_dotprod neon_i8mm"
 #endif
         ;
 }
@@ -29,6 +31,8 @@ int32_t minim_has_feature(const char* name) {
 #endif
 #if defined(__x86_64__)
     if (feature == "avx2" || feature == "avx512") return 1;
+#elif defined(__aarch64__)
+    if (feature == "neon_dotprod" || feature == "neon_i8mm") return 1;
 #endif
     return 0;
 }

@@ -31,6 +31,16 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The packages that programs depend on; ours stand beside one another in exactly one version.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+# The tools that find them know this machine's libraries alone.
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+    set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+    set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
+    set(libraries "libc6 (>= 2.36), libstdc++6 (>= 12)")
+    set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "${libraries}")
+    if(MINIM_HWLOC)
+        string(APPEND CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS ", libhwloc15")
+    endif()
+endif()
 set(same "(= ${PROJECT_VERSION})")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libminim${soversion})
@@ -46,6 +56,9 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers for C and C++, the static l
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME minim)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libminim${soversion} ${same}")
+if(libraries)
+    string(APPEND CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS ", ${libraries}")
+endif()
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "The command-line program, and the server with the APIs of OpenAI and Anthropic.")
 
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-minim)

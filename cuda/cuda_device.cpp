@@ -60,9 +60,10 @@ int64_t most_pages(const backend::StepLimits& limits) {
 CudaDevice::CudaDevice(int32_t index, std::string name, uint64_t budget_bytes)
     : index_(index),
       name_(std::move(name)),
-      blocks_(index, false),
+      shares_host_memory_(runtime::shares_host_memory(index)),
+      blocks_(index, false, shares_host_memory_),
       memory_(name_, blocks_, budget_bytes),
-      pinned_blocks_(index, true),
+      pinned_blocks_(index, true, true),
       pinned_(format_text("{}, memory of the host", name_), pinned_blocks_, backend::k_no_budget,
               Status::out_of_memory) {}
 

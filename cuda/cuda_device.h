@@ -23,7 +23,9 @@ using runtime::Way;
 // Blocks of device memory, or of pinned host memory.
 class Blocks : public backend::BlockSource {
   public:
-    Blocks(int32_t device, bool is_on_host) : device_(device), is_on_host_(is_on_host) {}
+    // counts_on_host: what is free is what the host has left.
+    Blocks(int32_t device, bool is_on_host, bool counts_on_host)
+        : device_(device), is_on_host_(is_on_host), counts_on_host_(counts_on_host) {}
     std::byte* take(uint64_t bytes) override {
         return static_cast<std::byte*>(is_on_host_ ? runtime::allocate_host(device_, bytes)
                                                    : runtime::allocate(device_, bytes));
@@ -33,12 +35,13 @@ class Blocks : public backend::BlockSource {
         runtime::release(device_, block);
     }
     uint64_t free_bytes() const noexcept override {
-        return is_on_host_ ? available_memory_bytes() : runtime::free_bytes(device_);
+        return counts_on_host_ ? available_memory_bytes() : runtime::free_bytes(device_);
     }
 
   private:
     const int32_t device_;
     const bool is_on_host_;
+    const bool counts_on_host_;
 };
 
 class CudaDevice : public backend::Backend {
@@ -49,6 +52,7 @@ class CudaDevice : public backend::Backend {
     std::string_view remark() const noexcept override { return remark_; }
     void on_warning(const std::function<void(std::string_view)>& say) const override { log_.say = say; }
     const backend::HostDevice* host() const noexcept override { return nullptr; }
+    bool shares_host_memory() const noexcept override { return shares_host_memory_; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
@@ -184,6 +188,7 @@ class CudaDevice : public backend::Backend {
     std::string remark_;
 
   private:
+    const bool shares_host_memory_;
     mutable Blocks blocks_;
     mutable backend::DeviceMemory memory_;
     mutable Blocks pinned_blocks_;

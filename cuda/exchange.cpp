@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/pause.h"
 #include "cuda/taker.h"
 
 namespace minim::cuda {
@@ -27,12 +28,6 @@ uint32_t load_flag(uint32_t& flag) noexcept {
 
 void store_flag(uint32_t& flag, uint32_t value) noexcept {
     std::atomic_ref(flag).store(value, std::memory_order_release);
-}
-
-void pause_core() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
 }
 
 struct Layout {

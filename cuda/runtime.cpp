@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/format_text.h"
+#include "base/memory_info.h"
 #include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
 #include "cuda/launch.h"
@@ -88,13 +89,15 @@ backend::DeviceInfo device(int32_t index) {
                                    driver % 1000 / 10);
         return info;
     }
+    info.shares_host_memory = properties.integrated != 0;
     size_t free = 0;
     size_t total = 0;
     const char* why = text_of(cudaSetDevice(index));
-    if (why == nullptr) why = text_of(cudaMemGetInfo(&free, &total));
+    // Of an integrated GPU the driver reports free pages only, not those of the page cache, and some drivers fail.
+    if (why == nullptr && !info.shares_host_memory) why = text_of(cudaMemGetInfo(&free, &total));
     if (why == nullptr) why = fast::why_kernels_cannot_run();
     if (why != nullptr) info.why_not = why;
-    info.free_bytes = free;
+    info.free_bytes = info.shares_host_memory ? available_memory_bytes() : free;
     return info;
 }
 
@@ -127,6 +130,10 @@ void use(int32_t device, bool early) noexcept {
 
 bool is_lost(int32_t device) noexcept {
     use(device, may_start_early);
+    if (shares_host_memory(device)) {  // cudaMemGetInfo may fail on a working device
+        const cudaError_t error = cudaStreamQuery(cudaStreamPerThread);
+        return error != cudaSuccess && error != cudaErrorNotReady;
+    }
     size_t free = 0;
     size_t total = 0;
     return cudaMemGetInfo(&free, &total) != cudaSuccess;
@@ -163,6 +170,12 @@ uint64_t free_bytes(int32_t device) noexcept {
     size_t free = 0;
     size_t total = 0;
     return text_of(cudaMemGetInfo(&free, &total)) == nullptr ? free : 0;
+}
+
+bool shares_host_memory(int32_t device) noexcept {
+    int is_integrated = 0;
+    return text_of(cudaDeviceGetAttribute(&is_integrated, cudaDevAttrIntegrated, device)) == nullptr &&
+           is_integrated != 0;
 }
 
 int32_t processor_count(int32_t device) noexcept {

@@ -21,7 +21,9 @@ int32_t device_count() noexcept;  // 0 if the driver does not work
 
 void* allocate(int32_t device, uint64_t bytes);  // null if memory is short
 void release(int32_t device, void* block) noexcept;
-uint64_t free_bytes(int32_t device) noexcept;
+uint64_t free_bytes(
+    int32_t device) noexcept;  // as the driver says; not for a device that shares the host's memory
+bool shares_host_memory(int32_t device) noexcept;  // an integrated GPU
 int32_t processor_count(int32_t device) noexcept;  // streaming multiprocessors
 
 Stream make_stream(int32_t device);                       // null if it fails

@@ -120,11 +120,12 @@ constexpr Row k_minim_rows[] = {
     {"--depths", "", Type{.kind = Kind::numbers, .value = "X,X", .high = 100}, k_needle, "0,25,50,75,100",
      "where the sentence is, in percent of the text", set<&Options::depths>},
     {"-dev --device", "", text("NAME=MEMORY,BANDWIDTH"), k_plan, "those of this machine",
-     "a device, which need not exist: 'cuda:0=96GiB,1790GB/s,pcie=50GB/s', or a card's name: 'RTX 3090'; may "
-     "be repeated; in the order of the layers",
+     "a device, which need not exist: 'cuda:0=96GiB,1790GB/s,pcie=50GB/s', or a card's name: 'RTX 3090'; "
+     "'cuda:0=121.6GiB,273GB/s,unified' shares the host's memory; may be repeated; in the order of the "
+     "layers",
      set<&Options::plan_devices>},
-    {"--host", "", text("MEMORY,BANDWIDTH"), k_plan, "this machine", "the host's memory: '768GiB,576GB/s'",
-     set<&Options::plan_host>},
+    {"--host", "", text("MEMORY,BANDWIDTH"), k_plan, "this machine",
+     "the host's memory: '768GiB,576GB/s'; not beside a unified device", set<&Options::plan_host>},
     {"--link", "", text("TIME,BANDWIDTH"), k_plan, "20us and the devices' pcie",
      "what connects the ranks of -tp, -ep and -pp: '9us,20GB/s', the time to add up a few KB on all of them, "
      "and "

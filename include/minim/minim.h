@@ -43,10 +43,12 @@
  * - The library prints nothing, has no global state, and never aborts or exits the process. It reads three
  *   environment variables: MINIM_PLUGIN_PATH (folders with plug-ins, see minim_devices) and, for debugging,
  *   MINIM_LOG (level 1..4: a runtime without a logger writes its log to standard error) and MINIM_CPU
- *   (scalar, avx2, avx2_vnni, avx512, avx512_vbmi: use the kernels of another instruction set that the CPU
- *   has).
+ *   (scalar; avx2, avx2_vnni, avx512, avx512_vbmi on x86-64; neon_dotprod, neon_i8mm on aarch64: use the
+ *   kernels of another instruction set that the CPU has).
  * - Results are reproducible bit by bit only if the host does not change the floating-point environment of
- *   its threads: another rounding mode, or subnormal numbers flushed to zero, changes them.
+ *   its threads: another rounding mode, or subnormal numbers flushed to zero, changes them. The library's
+ *   threads inherit the environment of the thread that creates the runtime; minim_runtime_create logs a
+ *   warning if subnormal numbers are flushed there.
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on the
  *   thread that made the call, without a lock that other calls wait for. Log lines may come from any thread
  *   that is in a call, and from an engine's own thread. A C++ exception from a callback ends the call with
@@ -286,7 +288,7 @@ MINIM_API uint32_t minim_version_number(void);
 MINIM_API const char* minim_build_info(void);
 
 /* Returns 1 if this build has the feature, else 0. Names: "gguf", "safetensors", "cpu", "reference",
- * "avx2", "avx512", "cuda" (the plug-in was built; minim_devices_list shows the devices that it finds). */
+ * "avx2", "avx512", "neon_dotprod", "neon_i8mm", "cuda" (the plug-in was built; minim_devices_list shows the devices that it finds). */
 MINIM_API int32_t minim_has_feature(const char* name);
 
 /* ---------------------------------------------------------------------------------------------- errors */
@@ -377,7 +379,8 @@ typedef struct minim_runtime_params {
     int32_t log_level; /* MINIM_LOG_*: the most detailed lines that the logger gets */
     minim_log_fn log;  /* NULL: no log. Called until the runtime and all its children are released */
     void* log_user_data;
-    int32_t n_threads_decode; /* threads for steps of one token, which are bound by memory; 0: n_threads */
+    int32_t n_threads_decode; /* threads for steps of one token, which are bound by memory; 0: n_threads (if
+                                 * that is 0 too, the big cores of CPUs with cores of several speeds) */
     int32_t pin_threads;      /* 1: bind each thread of the library to a core of its own */
     minim_parallel_for_fn parallel_for; /* NULL: threads of the library. Else n_threads must be set */
     void* parallel_for_user_data;
@@ -390,8 +393,8 @@ typedef struct minim_runtime_params {
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
 /* Returns the NUMA mode in use: "off", "interleave" or "split". Static text. */
 MINIM_API const char* minim_runtime_numa(const minim_runtime* runtime);
-/* Returns the instruction set in use: "scalar", "avx2", "avx2_vnni", "avx512", "avx512_vbmi". Static
- * text. */
+/* Returns the instruction set in use: "scalar", "avx2", "avx2_vnni", "avx512", "avx512_vbmi", "neon_dotprod",
+ * "neon_i8mm". Static text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
 /* ----------------------------------------------------------------------------------------- checkpoints */
@@ -525,14 +528,16 @@ typedef struct minim_plan_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
     /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]" in the order of the layers, such as
-       "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices need not exist. A card may stand for its numbers,
+       "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices need not exist. A device that shares the host's memory
+       has "unified" instead of a link, as "cuda:0=121.6GiB,273GB/s,unified"; it is the only one. A card may stand for its numbers,
        alone or with a count: "cuda:0=RTX 3090", "RTX 3090", "4x RTX 3090"; without a name, cards are cuda:0,
        cuda:1 and so on. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable
        ones. */
     const char* const* devices;
     size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
     /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth and kernels are measured
-       once; the figures are kept in the user's cache folder. */
+       once; the figures are kept in the user's cache folder. NULL beside a device that shares the host's
+       memory, which describes both. */
     const char* host;
     int64_t n_context;   /* tokens of one sequence; 0, with for_engine: the longest that fits */
     int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
@@ -579,6 +584,9 @@ typedef struct minim_plan_params {
  *   devices                    a list in the order of `devices`, or of the ranks: name, dense_bytes,
  *                              expert_bytes, kv_bytes, work_bytes, free_bytes, n_layers, n_experts
  *   host                       the same sizes
+ *   unified                    true if the device shares the host's memory; free_bytes of both are then one
+ *                              number
+ *   used_bytes                 of the devices and the host together, work space included
  *   bytes_per_token            dense, experts, kv_at_context: read to decode one token
  *   decode_tokens_per_second   of one sequence whose context is full
  *   prompt_tokens_per_second   of a prompt as long as the context
@@ -592,8 +600,9 @@ typedef struct minim_plan_params {
  *   n_sequences, n_ubatch      sequences at once, and rows of a prompt step
  * `runtime` provides log and threads. Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in
  * minim_model_open; INVALID (a text that does not describe a device, quoted; an unknown device in
- * `overrides`; numbers of ranks that cannot share the model, with those that can). A plan that does not fit is
- * not an error.
+ * `overrides`; numbers of ranks that cannot share the model, with those that can; a host beside a device that
+ * shares the host's memory); UNSUPPORTED (experts on the host or in a cache beside such a device). A plan that
+ * does not fit is not an error.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, const char* path,
                                                         const minim_plan_params* params, minim_text** out,

@@ -126,6 +126,9 @@ class Device {
     // the host cannot access.
     virtual const HostDevice* host() const noexcept = 0;
     bool uses_host_memory() const noexcept { return host() != nullptr; }
+    // Returns whether a device with memory of its own takes it from the host's: an integrated GPU. The two have one size and one
+    // bandwidth together, and available_bytes() is what the host has left.
+    virtual bool shares_host_memory() const noexcept = 0;
 
     // Returns approximately the bytes that can still be allocated; UINT64_MAX: unknown.
     virtual uint64_t available_bytes() const noexcept = 0;

@@ -51,6 +51,7 @@ class HostDevice : public Backend {
     std::string_view remark() const noexcept override { return {}; }
     void on_warning(const std::function<void(std::string_view)>& /*say*/) const override {}
     const HostDevice* host() const noexcept override { return this; }
+    bool shares_host_memory() const noexcept override { return false; }  // it has none of its own
     uint64_t available_bytes() const noexcept override;
     std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what,
                                      MemoryUse use = MemoryUse::work) const override;

@@ -24,7 +24,7 @@ bool populate(std::byte* data, uint64_t bytes) {
 #endif
     // Kernels before 5.14: write to each page the value that it has.
     volatile std::byte* page = data;
-    for (uint64_t at = 0; at < bytes; at += k_page_bytes) page[at] = page[at];
+    for (uint64_t at = 0; at < bytes; at += system_page_bytes()) page[at] = page[at];
     return true;
 }
 
@@ -34,7 +34,7 @@ Buffer::Buffer(uint64_t bytes, std::string_view what, Presence presence) {
     if (bytes == 0) return;
     const uint64_t available = available_memory_bytes();
     if (bytes > available) fail_out_of_memory(what, bytes, available);
-    const uint64_t mapped = align_up(bytes, k_page_bytes);
+    const uint64_t mapped = align_up(bytes, system_page_bytes());
     void* block = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) fail_out_of_memory(what, bytes, available);
     auto* data = static_cast<std::byte*>(block);
@@ -50,8 +50,8 @@ Buffer::Buffer(uint64_t bytes, std::string_view what, Presence presence) {
 
 void Buffer::prefault(uint64_t from, uint64_t count, std::string_view what) const {
     if (count == 0) return;
-    const uint64_t begin = from / k_page_bytes * k_page_bytes;
-    const uint64_t end = align_up(from + count, k_page_bytes);
+    const uint64_t begin = from / system_page_bytes() * system_page_bytes();
+    const uint64_t end = align_up(from + count, system_page_bytes());
     if (!populate(data_ + begin, end - begin)) {
         fail_out_of_memory(what, end - begin, available_memory_bytes());
     }
@@ -74,7 +74,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::release() noexcept {
-    if (data_ != nullptr) ::munmap(data_, align_up(size_, k_page_bytes));
+    if (data_ != nullptr) ::munmap(data_, align_up(size_, system_page_bytes()));
     data_ = nullptr;
     size_ = 0;
 }

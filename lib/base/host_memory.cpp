@@ -71,15 +71,16 @@ void HostMemory::lock(const void* data, uint64_t bytes, std::string_view what) c
 
 std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     std::span<const std::span<const std::byte>> blocks) const {
+    const uint64_t page = system_page_bytes();
     uint64_t n_pages = 0;
-    for (const auto block : blocks) n_pages += (block.size() + k_page_bytes - 1) / k_page_bytes;
-    const uint64_t step = std::max<uint64_t>(1, (n_pages + k_max_samples - 1) / k_max_samples) * k_page_bytes;
+    for (const auto block : blocks) n_pages += (block.size() + page - 1) / page;
+    const uint64_t step = std::max<uint64_t>(1, (n_pages + k_max_samples - 1) / k_max_samples) * page;
     std::vector<void*> pages;
     std::vector<uint64_t> page_bytes;  // the bytes that each sampled page stands for
     for (const auto block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += step) {
             const auto address = reinterpret_cast<uintptr_t>(block.data() + at);
-            pages.push_back(reinterpret_cast<void*>(address / k_page_bytes * k_page_bytes));
+            pages.push_back(reinterpret_cast<void*>(address / page * page));
             page_bytes.push_back(std::min(step, block.size() - at));
         }
     }

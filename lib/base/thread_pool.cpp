@@ -16,15 +16,16 @@
 #include "base/error.h"
 #include "base/fair_mutex.h"
 #include "base/own_thread.h"
+#include "base/pause.h"
 
 namespace minim {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The number of polls for the next job before a worker sleeps. Operations of one token follow each other within
+// The time for which a worker polls for the next job before it sleeps. Operations of one token follow each other within
 // microseconds, and waking a sleeping thread costs as much as a small operation.
-constexpr int k_spins_before_sleep = 2000;
+constexpr std::chrono::microseconds k_spin_before_sleep(50);
 
 // A worker that is kept awake offers its core to other threads about every microsecond. If there are more threads than cores,
 // one of those threads may be about to post the job that the worker waits for.
@@ -35,12 +36,6 @@ constexpr int k_spins_between_offers = 16;
 // tries again.
 constexpr std::chrono::microseconds k_core_is_wanted(200);
 constexpr std::chrono::milliseconds k_sleeps_for(100);
-
-void pause_briefly() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 
 // A range of a job's tasks that one thread begins with. The thread takes them in order before it helps with the ranges of
 // others. So it reads memory in sequence, and threads seldom write the same cache line, which takes 200 ns between cores
@@ -156,10 +151,9 @@ struct ThreadPool::State {
     // Returns once there is a job after the one numbered `seen`. A worker keeps `sleeps_until` from job to job.
     void wait_for_job(uint64_t seen, Clock::time_point& sleeps_until) noexcept {
         const auto has_come = [&] { return generation.load(std::memory_order_acquire) != seen; };
-        const auto spin = [&](int n_spins) {
-            for (int i = 0; i < n_spins && !has_come(); ++i) pause_briefly();
-        };
-        spin(k_spins_before_sleep);
+        Spin spin(k_spin_before_sleep);
+        while (!has_come() && spin.pause()) {
+        }
         while (!has_come()) {
             const Clock::time_point now = Clock::now();
             const auto is_awake = [&] {
@@ -169,7 +163,7 @@ struct ThreadPool::State {
                 std::this_thread::yield();
                 const Clock::time_point back = Clock::now();
                 if (back - now >= k_core_is_wanted) sleeps_until = back + k_sleeps_for;
-                spin(k_spins_between_offers);
+                for (int i = 0; i < k_spins_between_offers && !has_come(); ++i) pause_core();
             } else {
                 std::unique_lock lock(sleep_mutex);
                 wake.wait(lock, [&] { return has_come() || is_awake(); });
@@ -217,14 +211,11 @@ struct ThreadPool::State {
 
     void wait_for_workers() const noexcept {
         const auto job = static_cast<uint32_t>(generation.load(std::memory_order_relaxed));
-        int spins = 0;
+        Spin spin(k_spin_before_sleep);
         for (int32_t thread = 1; thread < n_threads; ++thread) {
             while (progress[thread].finished.load(std::memory_order_acquire) != job) {
-                if (++spins < k_spins_before_sleep) {
-                    pause_briefly();
-                } else {
+                if (!spin.pause())
                     std::this_thread::yield();  // more threads than cores: let the late one run
-                }
             }
         }
     }

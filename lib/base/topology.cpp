@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -15,27 +16,27 @@
 namespace minim {
 namespace {
 
-// Returns how many numbers a file of the system lists: 3 for "0-1,4". Returns 1 if it cannot be read.
-int32_t count_of_list(const char* path) noexcept {
-    std::FILE* file = std::fopen(path, "re");
-    if (file == nullptr) return 1;
-    int32_t count = 0;
+// Returns the numbers that a file of the system lists: 0, 1 and 4 for "0-1,4". None if it cannot be read.
+std::set<int> numbers_of_list(const std::string& path) {
+    std::set<int> numbers;
+    std::FILE* file = std::fopen(path.c_str(), "re");
+    if (file == nullptr) return numbers;
     int first = 0;
     while (std::fscanf(file, "%d", &first) == 1) {
         int last = first;
         int next = std::fgetc(file);
         if (next == '-' && std::fscanf(file, "%d", &last) == 1) next = std::fgetc(file);
-        count += last - first + 1;
+        for (int number = first; number <= last; ++number) numbers.insert(number);
         if (next != ',') break;
     }
     std::fclose(file);
-    return std::max(count, 1);
+    return numbers;
 }
 
 Topology one_node() {
     Topology topology;
     topology.nodes.push_back({0, usable_cores()});
-    topology.n_system_nodes = count_of_list("/sys/devices/system/node/has_memory");
+    topology.n_system_nodes = count_system_nodes("/sys/devices/system/node");
     return topology;
 }
 
@@ -71,6 +72,14 @@ std::vector<NumaNode> nodes_with(hwloc_topology_t topology, const std::vector<in
 #endif
 
 }  // namespace
+
+int32_t count_system_nodes(const std::string& folder) {
+    const std::set<int> with_memory = numbers_of_list(folder + "/has_memory");
+    const std::set<int> with_cpus = numbers_of_list(folder + "/has_cpu");
+    const auto count = std::ranges::count_if(
+        with_memory, [&](int node) { return with_cpus.empty() || with_cpus.contains(node); });
+    return std::max(static_cast<int32_t>(count), 1);
+}
 
 #if defined(MINIM_HAS_HWLOC)
 

@@ -24,6 +24,10 @@ struct Topology {
     int32_t n_system_nodes = 1;   // nodes with memory in the system: more than nodes.size() without hwloc
 };
 
+// Returns the number of nodes with both CPUs and memory, from the system's description in `folder` (/sys/devices/system/node): the memory
+// of a GPU may be a node too (GH200). At least 1.
+int32_t count_system_nodes(const std::string& folder);
+
 // Returns the topology of this machine. Without hwloc, or if it fails, all cores belong to one node.
 Topology find_topology();
 

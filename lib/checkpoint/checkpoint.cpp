@@ -127,4 +127,8 @@ void Checkpoint::read_ahead(const Tensor& tensor, uint64_t from, uint64_t count)
     contents_.files[tensor.part].read_ahead(tensor.offset + from, count);
 }
 
+void Checkpoint::forget(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept {
+    contents_.files[tensor.part].forget(tensor.offset + from, count);
+}
+
 }  // namespace minim::checkpoint

@@ -87,6 +87,8 @@ class Checkpoint {
     View view(const Tensor& tensor, uint64_t from, uint64_t count) const;
     // Advises the system to read bytes of a tensor before their use. A refusal changes only speed.
     void read_ahead(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept;
+    // Advises the system that bytes of a tensor are not read again.
+    void forget(const Tensor& tensor, uint64_t from, uint64_t count) const noexcept;
 
   private:
     Checkpoint(Contents contents, std::string folder, Descriptor kept);

@@ -4,6 +4,12 @@
 namespace minim::cpu {
 
 const KernelTable& kernels_for(CpuLevel level) noexcept {
+#if MINIM_HAS_NEON_I8MM
+    if (level == CpuLevel::neon_i8mm) return k_neon_i8mm_kernels;
+#endif
+#if MINIM_HAS_NEON_DOTPROD
+    if (level == CpuLevel::neon_dotprod) return k_neon_dotprod_kernels;
+#endif
 #if MINIM_HAS_AVX512_VBMI
     if (level == CpuLevel::avx512_vbmi) return k_avx512_vbmi_kernels;
 #endif

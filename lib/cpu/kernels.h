@@ -136,7 +136,7 @@ struct KvKernels {
 };
 
 struct KernelTable {
-    const char* name;  // "scalar", "avx2", "avx512", "avx512_vbmi"
+    const char* name;  // that of the level (base/cpu_features.h)
 
     LinearKernelFamilies linear;  // each format that holds weights is in one of them
 
@@ -163,5 +163,7 @@ extern const KernelTable k_avx2_kernels;
 extern const KernelTable k_avx2_vnni_kernels;
 extern const KernelTable k_avx512_kernels;
 extern const KernelTable k_avx512_vbmi_kernels;
+extern const KernelTable k_neon_dotprod_kernels;
+extern const KernelTable k_neon_i8mm_kernels;
 
 }  // namespace minim::cpu

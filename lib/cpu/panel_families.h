@@ -26,5 +26,13 @@ extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_te
 namespace avx512_vbmi {  // x86-64 only; the other formats are those of avx512
 extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_value_tables;
 }
+namespace neon_dotprod {  // aarch64 only
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
+    k_value_tables;
+}
+namespace neon_i8mm {  // aarch64 only
+extern const LinearKernels k_blocks_of_32, k_unpacked, k_grids, k_k_quants, k_ternary, k_trellis,
+    k_value_tables;
+}
 
 }  // namespace minim::cpu

@@ -30,7 +30,8 @@ using kv::FitOf;
 // A part of the memory stays free for the host.
 constexpr uint64_t k_reserve = 16;
 
-// The memory of a device, or of the host (`device` is null), as far as a session or an engine shares it.
+// The memory of a device, or of the host (`device` is null), as far as a session or an engine shares it. That of a device that shares
+// the host's memory is the host's.
 struct Place {
     const Backend* device = nullptr;
     uint64_t page_bytes = 0;    // of the layers whose KV cache is there
@@ -49,8 +50,10 @@ class Memories {
             const runtime::Stage& stage = model.placement().stages()[s];
             const KvLayout part =
                 kv::layout_of(model::page_part_of(model.placement().shards()[s], model.config()), layout);
-            page_bytes[stage.is_on_host() ? nullptr : stage.backend.get()] +=
+            const bool is_of_host = stage.is_on_host() || stage.backend->shares_host_memory();
+            page_bytes[is_of_host ? nullptr : stage.backend.get()] +=
                 static_cast<uint64_t>(part.page_bytes());
+            if (is_of_host) hosts_.insert(stage.backend.get());
             hosts_.insert(stage.host());
             for (int64_t i = 0; i < stage.n_layer; ++i) hosts_.insert(stage.host_of_experts(i));
         }
@@ -120,7 +123,7 @@ class Memories {
 
     const model::Model& model_;
     const int64_t n_logits_rows_;
-    std::set<const Backend*> hosts_;
+    std::set<const Backend*> hosts_;  // backends that use the host's memory
     std::vector<Place> places_;
 };
 

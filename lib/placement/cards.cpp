@@ -14,6 +14,7 @@ struct Card {
     int32_t n_multiprocessors;
     double ghz;                  // under load
     int32_t compute_capability;  // times 10
+    bool is_unified = false;     // shares the host's memory; no link then
 };
 
 // By the vendor's data sheets. A name without its usual suffix is the variant listed first.
@@ -56,6 +57,7 @@ constexpr Card k_cards[] = {
     {"GH200", 96, 4000, 400, 132, 1.75, 90},
     {"B200", 179, 8000, 50, 148, 1.85, 100},
     {"B300", 268, 8000, 50, 148, 1.85, 103},
+    {"GB10", 121.6, 273, 0, 48, 2.40, 121, true},
 };
 
 // Words of a card's name that say nothing of its memory.
@@ -107,6 +109,7 @@ std::optional<DeviceFacts> find_card(std::string_view name) {
     facts.link_bytes_per_second = card->link_gigabytes * 1e9;
     facts.multiprocessor_hz = card->n_multiprocessors * card->ghz * 1e9;
     facts.compute_capability = card->compute_capability;
+    facts.is_unified = card->is_unified;
     return facts;
 }
 

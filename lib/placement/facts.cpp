@@ -87,6 +87,10 @@ bool Machine::has_own_memory(int64_t device) const noexcept {
     return !is_host(device) && backends[device]->available_bytes() != UINT64_MAX;
 }
 
+bool Machine::is_unified() const noexcept {
+    return std::ranges::any_of(devices, &DeviceFacts::is_unified);
+}
+
 std::string_view Machine::name_of(int64_t place) const noexcept {
     if (is_open()) return backends[place]->name();
     return place == host_place() ? std::string_view("cpu") : devices[place].name;
@@ -142,7 +146,8 @@ DeviceFacts parse_device(std::string_view text) {
     const auto refuse = [&] {
         fail(Status::invalid,
              "device '{}' is not of the form NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in "
-             "cuda:0=96GiB,1790GB/s,pcie=50GB/s",
+             "cuda:0=96GiB,1790GB/s,pcie=50GB/s, or NAME=MEMORY,BANDWIDTH,unified if it shares the host's "
+             "memory",
              text);
     };
     const size_t equals = std::min(text.find('='), text.size());
@@ -153,10 +158,12 @@ DeviceFacts parse_device(std::string_view text) {
     if (equals == text.size()) return facts;
     const std::vector<std::string_view> parts = parts_of(text.substr(equals + 1));
     constexpr std::string_view k_pcie = "pcie=";
-    if (parts.size() > 3 || (parts.size() == 3 && !parts[2].starts_with(k_pcie))) refuse();
+    facts.is_unified = parts.size() == 3 && parts[2] == "unified";
+    const bool has_link = parts.size() == 3 && parts[2].starts_with(k_pcie);
+    if (parts.size() > 3 || (parts.size() == 3 && !has_link && !facts.is_unified)) refuse();
     const auto memory = size_of(parts[0]);
     const auto bandwidth = parts.size() > 1 ? bandwidth_of(parts[1]) : std::optional(0.0);
-    const auto link = parts.size() == 3 ? bandwidth_of(parts[2].substr(k_pcie.size())) : std::optional(0.0);
+    const auto link = has_link ? bandwidth_of(parts[2].substr(k_pcie.size())) : std::optional(0.0);
     if (!memory || !bandwidth || !link) refuse();
     facts.memory_bytes = static_cast<uint64_t>(*memory);
     facts.bytes_per_second = *bandwidth;

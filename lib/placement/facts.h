@@ -25,6 +25,7 @@ struct DeviceFacts {
     bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
     double multiprocessor_hz = 0.0;      // multiprocessors times their clock; 0: not known
     int32_t compute_capability = 0;      // times 10; 0: not known
+    bool is_unified = false;             // true: its memory is the host's (unified.h)
 };
 
 // What connects the ranks of a model.
@@ -59,6 +60,7 @@ struct Machine {
 
     int64_t host_place() const noexcept { return std::ssize(devices); }
     bool is_open() const noexcept { return !backends.empty(); }
+    bool is_unified() const noexcept;  // whether a device shares the host's memory; it is the only one
     bool is_host(int64_t place) const noexcept;          // whether it computes on host memory
     bool has_own_memory(int64_t device) const noexcept;  // whether an open device has, of limited size
     std::string_view name_of(int64_t place) const noexcept;
@@ -69,7 +71,7 @@ struct Machine {
 // Gives devices whose measured bandwidths are about equal one bandwidth, so that measured noise moves no layers.
 void even_out(std::vector<DeviceFacts>& devices);
 
-// Parses "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" stand for a device of
+// Parses "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out, or be "unified" for a device that shares the host's memory. "cuda:0=20GiB" and "cuda:0" stand for a device of
 // this machine; the numbers that the text leaves out are 0 in the result. A size is a number with B, kB, MB, GB, TB, KiB, MiB,
 // GiB or TiB, a bandwidth the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
 DeviceFacts parse_device(std::string_view text);

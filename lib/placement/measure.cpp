@@ -23,6 +23,7 @@
 #include "base/thread_pool.h"
 #include "placement/cards.h"
 #include "placement/devices.h"
+#include "placement/unified.h"
 #include "weights/expand.h"
 
 namespace minim::placement {
@@ -204,7 +205,12 @@ void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level) {
     if (facts.memory_bytes > 0 && facts.bytes_per_second > 0.0) return;
     const std::shared_ptr<const backend::Backend> device = opened(facts.name, text, threads, level);
-    if (facts.memory_bytes == 0) facts.memory_bytes = device->available_bytes();
+    facts.is_unified = device->shares_host_memory();
+    if (facts.memory_bytes == 0) {
+        facts.memory_bytes = device->available_bytes();
+        if (facts.is_unified)
+            facts.memory_bytes = unified_memory_of_machine(facts.memory_bytes, total_memory_bytes());
+    }
     if (facts.bytes_per_second == 0.0) fill_rates(facts, *device, level);
 }
 

@@ -13,6 +13,7 @@
 #include "model/weights.h"
 #include "placement/planner.h"
 #include "placement/predict.h"
+#include "placement/unified.h"
 #include "runtime/step_space.h"
 #include "weights/device_target.h"
 
@@ -51,10 +52,11 @@ struct Shortage {
     throw Error(
         Status::out_of_device_memory, Reason::none,
         format_text(
-            "{}: layers {}-{} need {} bytes without experts, for weights, KV cache and work "
-            "space; {} bytes available{}{}",
+            "{}: layers {}-{} need {} bytes {}, for weights, KV cache and work "
+            "space; {} bytes available{}{}{}",
             shard.backend->name(), shard.first_layer, shard.first_layer + shard.n_layer - 1, needed,
-            available,
+            shard.backend->shares_host_memory() ? "with all experts" : "without experts", available,
+            shard.backend->shares_host_memory() ? " in the memory that it shares with the host" : "",
             longest_context > 0 ? format_text("; a context of {} tokens would fit", longest_context) : "",
             backend::budget_text(shard.backend->memory())),
         facts);
@@ -73,10 +75,19 @@ class Opening {
           config_(config),
           weights_(weights),
           rules_(read_rules(request_, machine_, config.n_layer)) {
+        for (int64_t d = 0; d < machine_.host_place(); ++d)
+            machine_.devices[d].is_unified = machine_.backends[d]->shares_host_memory();
+        check_unified(request_, machine_);
         machine_.host.memory_bytes = available_memory_bytes();
         for (int64_t d = 0; d < machine_.host_place(); ++d) {
             const uint64_t available = machine_.backends[d]->available_bytes();
             machine_.devices[d].memory_bytes = std::min(available - available / k_spare_part, k_unlimited);
+        }
+        if (machine_.is_unified()) {
+            const uint64_t total = total_memory_bytes();
+            uint64_t& memory = machine_.devices.front().memory_bytes;
+            memory = std::min({memory, machine_.host.memory_bytes, total - unified_reserve_of(total)});
+            machine_.host.memory_bytes = memory;
         }
     }
 
@@ -116,7 +127,7 @@ class Opening {
         if (!request_.needs_room()) return {};
         Plan without = plan;
         for (int64_t l = 0; l < config_.n_layer; ++l)
-            if (!rules_.experts[l] && machine_.has_own_memory(plan.layer_place[l]))
+            if (!rules_.experts[l] && machine_.has_own_memory(plan.layer_place[l]) && !machine_.is_unified())
                 without.expert_place[l] = machine_.host_place();
         const Placement placement(stages_of(without, machine_));
         const int64_t n_context = request_.n_context;

@@ -13,6 +13,7 @@
 #include "placement/planner.h"
 #include "placement/rank_plan.h"
 #include "placement/sizes_text.h"
+#include "placement/unified.h"
 #include "runtime/step_space.h"
 
 namespace minim::placement {
@@ -20,7 +21,8 @@ namespace {
 
 std::string used_text(const Planner& planner, const Plan& plan, int64_t device) {
     const PlannedPlace& place = plan.places[device];
-    return format_text("{} of {} used, {} free", size_text(used(place) + place.work_bytes),
+    return format_text("{} of {} used, {} free",
+                       size_text(plan.is_unified ? plan.used_bytes() : used(place) + place.work_bytes),
                        size_text(planner.machine().devices[device].memory_bytes),
                        size_text(place.free_bytes));
 }
@@ -59,10 +61,11 @@ bool fits_with(const Planner& planner, int64_t n_context, Format k, Format v) {
 void explain_refusal(const Planner& planner, Plan& plan) {
     const Machine& machine = planner.machine();
     for (int64_t d = 0; d < machine.host_place(); ++d)
-        if (used(plan.places[d]) > planner.capacity(d))
-            plan.choices.push_back(format_text(
-                "{}: does not fit: {} wanted beside work space and reserve, {} there", plan.places[d].name,
-                size_text(used(plan.places[d])), size_text(planner.capacity(d))));
+        if (planner.used_beside(plan, d) > planner.capacity(d))
+            plan.choices.push_back(
+                format_text("{}{}: does not fit: {} wanted beside work space and reserve, {} there",
+                            plan.places[d].name, plan.is_unified ? " and the host, in one memory" : "",
+                            size_text(planner.used_beside(plan, d)), size_text(planner.capacity(d))));
     if (planner.host_overflow(plan) > 0)
         plan.choices.push_back(format_text("host: does not fit: {} wanted, {} there",
                                            size_text(used(plan.host()) + plan.host().work_bytes),
@@ -77,9 +80,10 @@ void explain_refusal(const Planner& planner, Plan& plan) {
         plan.choices.push_back(format_text("a KV cache of Q8_0 would fit {} tokens", request.n_context));
     const uint64_t on_devices = planner.overflow(plan);
     const uint64_t on_host = planner.host_overflow(plan);
-    plan.choices.push_back(format_text("{} more memory would do: {} on devices, {} on the host",
-                                       size_text(on_devices + on_host), size_text(on_devices),
-                                       size_text(on_host)));
+    const std::string where = plan.is_unified ? std::string()
+                                              : format_text(": {} on devices, {} on the host",
+                                                            size_text(on_devices), size_text(on_host));
+    plan.choices.push_back(format_text("{} more memory would do{}", size_text(on_devices + on_host), where));
 }
 
 std::string json_string(std::string_view text) {
@@ -97,7 +101,15 @@ std::string bytes_of(const PlannedPlace& place) {
 void explain(const Planner& planner, Plan& plan) {
     for (int64_t d = 0; d < planner.machine().host_place(); ++d)
         plan.choices.push_back(device_text(planner, plan, d));
-    if (plan.host().n_layers > 0 && !plan.devices().empty())
+    if (plan.is_unified) {
+        const uint64_t memory = planner.machine().host.memory_bytes;
+        plan.choices.push_back(
+            format_text("{} shares the host's memory: {} for both, of which {} stay free for the system and "
+                        "the driver; no experts "
+                        "are offloaded or cached",
+                        plan.places.front().name, size_text(memory), size_text(unified_reserve_of(memory))));
+    }
+    if (plan.host().n_layers > 0 && !plan.devices().empty() && !plan.is_unified)
         plan.choices.push_back(format_text(
             "{} layers stay with the CPU: the devices have no room for their attention weights and KV cache",
             plan.host().n_layers));
@@ -212,6 +224,7 @@ void advise_ranks(Request request, const Machine& machine, const model::Config& 
 Plan make_plan(Request request, Machine machine, const model::Config& config,
                std::span<const weights::WeightSpec> weights) {
     check(request, machine);
+    check_unified(request, machine);
     even_out(machine.devices);
     request.parallel = with_devices(request.parallel, std::ssize(machine.devices));
     const bool shares_layers =
@@ -238,6 +251,7 @@ std::string to_json(const Plan& plan) {
     const DecodeSeconds& seconds = plan.decode_seconds;
     std::string text = format_text(R"({{"fits": {}, "devices": [{}], "host": {{{}}}, )", plan.fits, devices,
                                    bytes_of(plan.host()));
+    text += format_text(R"("unified": {}, "used_bytes": {}, )", plan.is_unified, plan.used_bytes());
     text += format_text(R"("bytes_per_token": {{"dense": {}, "experts": {}, "kv_at_context": {}}}, )",
                         plan.token_dense_bytes, plan.token_expert_bytes, plan.token_kv_bytes);
     text += format_text(R"("decode_tokens_per_second": {:.6g}, "prompt_tokens_per_second": {:.6g}, )",

@@ -53,6 +53,7 @@ struct Plan {
     // By place (Machine): the devices in the order of the request, including those that get nothing, then the host. With several ranks:
     // the ranks in their order, then the host.
     std::vector<PlannedPlace> places;
+    bool is_unified = false;  // the device shares the host's memory: both have the same free_bytes
     // Of one rank only:
     std::vector<int64_t> layer_place;   // by layer
     std::vector<int64_t> expert_place;  // of the experts of each layer
@@ -79,6 +80,12 @@ struct Plan {
         return std::span(places).first(places.size() - 1);
     }
     const PlannedPlace& host() const noexcept { return places.back(); }
+    uint64_t used_bytes() const noexcept {  // of all places together, work space included
+        uint64_t bytes = 0;
+        for (const PlannedPlace& place : places)
+            bytes += place.dense_bytes + place.expert_bytes + place.kv_bytes + place.work_bytes;
+        return bytes;
+    }
 };
 
 // Makes a plan, with sentences. Throws invalid for impossible numbers, formats that a KV cache cannot have, rules that match nothing

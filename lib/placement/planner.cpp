@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "kv/page_pool.h"
 #include "placement/predict.h"
+#include "placement/unified.h"
 #include "runtime/step_space.h"
 #include "runtime/stream_rule.h"
 
@@ -78,12 +79,12 @@ Planner::Planner(Request request, const Machine& machine, const ModelBytes& byte
       rules_(rules),
       n_layer_(bytes.config.n_layer),
       n_step_rows_(request_.n_rows > 0 ? request_.n_rows : runtime::k_default_step_rows),
-      rates_are_known_(has_all_rates(machine)) {
+      rates_are_known_(has_all_rates(machine)),
+      is_unified_(machine.is_unified()) {
     for (int64_t place = 0; place <= machine.host_place(); ++place) {
         const bool is_unchecked = machine.is_open() && !request_.needs_room();
-        work_.push_back(is_unchecked ? 0
-                                     : work_bytes(bytes, machine, place, request_.cache_bytes > 0, n_rows(),
-                                                  request_.n_context));
+        work_.push_back(
+            is_unchecked ? 0 : work_bytes(bytes, machine, place, may_cache(), n_rows(), request_.n_context));
     }
     const int64_t n_pages = request_.n_kv_tokens > 0
                                 ? kv::page_count(request_.n_kv_tokens)
@@ -99,25 +100,36 @@ int64_t Planner::n_rows() const {
 
 // ---- room ----
 
+bool Planner::may_cache() const {
+    return request_.cache_bytes > 0 && !is_unified_;
+}
+
 uint64_t Planner::capacity(int64_t device) const {
     const uint64_t memory = machine_.devices[device].memory_bytes;
-    const uint64_t taken = work_[device] + (machine_.is_open() ? 0 : reserve_of(memory));
+    uint64_t taken = work_[device];
+    if (is_unified_) taken += work_[machine_.host_place()];
+    if (!machine_.is_open()) taken += is_unified_ ? unified_reserve_of(memory) : reserve_of(memory);
     return memory > taken ? memory - taken : 0;
 }
 
+uint64_t Planner::used_beside(const Plan& plan, int64_t device) const {
+    return used(plan.places[device]) + (is_unified_ ? used(plan.host()) : 0);
+}
+
 uint64_t Planner::room_on(const Plan& plan, int64_t device) const {
-    const uint64_t all = used(plan.places[device]);
+    const uint64_t all = used_beside(plan, device);
     return capacity(device) > all ? capacity(device) - all : 0;
 }
 
 uint64_t Planner::overflow(const Plan& plan) const {
     uint64_t over = 0;
     for (int64_t d = 0; d < machine_.host_place(); ++d)
-        if (used(plan.places[d]) > capacity(d)) over += used(plan.places[d]) - capacity(d);
+        if (used_beside(plan, d) > capacity(d)) over += used_beside(plan, d) - capacity(d);
     return over;
 }
 
 uint64_t Planner::host_overflow(const Plan& plan) const {
+    if (is_unified_) return 0;  // a part of overflow()
     const uint64_t room = machine_.host.memory_bytes - reserve_of(machine_.host.memory_bytes);
     const uint64_t all = used(plan.host()) + plan.host().work_bytes;
     return all > room ? all - room : 0;
@@ -128,7 +140,7 @@ kv::Fit Planner::fit(const Plan& plan) const {
     const uint64_t memory = machine_.host.memory_bytes;
     const PlannedPlace& host = plan.host();
     if (overflow(plan) > 0) return Fit::no;
-    if (host.kv_bytes + host.work_bytes > memory - reserve_of(memory)) return Fit::no;
+    if (!is_unified_ && host.kv_bytes + host.work_bytes > memory - reserve_of(memory)) return Fit::no;
     if (host.kv_bytes > 0 && host_overflow(plan) > 0) return Fit::yes;  // weights are mapped
     const bool gives_up_layers =
         request_.n_device_layers < 0 && !machine_.devices.empty() && host.n_layers > 0;
@@ -210,7 +222,8 @@ Plan Planner::improved(Plan best, Counts counts) const {
 Plan Planner::search() const {
     if (machine_.devices.empty()) return filled({});
     const int64_t wanted = request_.n_device_layers;
-    const bool is_fixed = machine_.is_open() || wanted >= 0 || request_.overrides;
+    // Fewer layers on a device that shares the host's memory would leave no more room.
+    const bool is_fixed = machine_.is_open() || wanted >= 0 || request_.overrides || is_unified_;
     int64_t n_on_devices = wanted >= 0 ? std::min(wanted, n_layer_) : n_layer_;
     while (true) {
         const Counts counts = proportional(n_on_devices);
@@ -244,17 +257,15 @@ Plan Planner::place_with_best_rows() const {
 
 // Returns where a rule places the experts of a layer, or the size of a cache for which no room is checked: it is for all experts.
 std::optional<int64_t> Planner::ruled(int64_t layer) const {
-    if (!rules_.experts[layer] && request_.cache_bytes > 0 && !request_.needs_room())
-        return machine_.host_place();
+    if (!rules_.experts[layer] && may_cache() && !request_.needs_room()) return machine_.host_place();
     return rules_.experts[layer];
 }
 
 // Places the experts as the rules say, the others as the request says. If the host has no room for all of a device that has a cache, the
 // experts of the last layers are only on the device.
 Plan Planner::filled(const Counts& counts) const {
-    const bool may_cache = request_.cache_bytes > 0;
-    Plan plan = filled(counts, may_cache);
-    if (!may_cache || !request_.needs_room() || host_overflow(plan) == 0) return plan;
+    Plan plan = filled(counts, may_cache());
+    if (!may_cache() || !request_.needs_room() || host_overflow(plan) == 0) return plan;
     return filled(counts, false);
 }
 
@@ -319,8 +330,8 @@ std::vector<int64_t> Planner::add_free_experts(Plan& plan, int64_t place, bool m
         return sharing;
     }
     for (const int64_t l : layers) {
-        const bool stays =
-            place == host || !request_.needs_room() || bytes_.layers[l].experts <= room_on(plan, place);
+        const bool stays = place == host || is_unified_ || !request_.needs_room() ||
+                           bytes_.layers[l].experts <= room_on(plan, place);
         add_experts(plan, l, stays ? place : host);
     }
     return may_cache ? sharing : std::vector<int64_t>();
@@ -416,6 +427,12 @@ void Planner::finish(Plan& plan) const {
         const uint64_t taken =
             used(place) + place.work_bytes + (machine_.is_open() && !is_host ? 0 : reserve_of(memory));
         place.free_bytes = memory > taken ? memory - taken : 0;
+    }
+    plan.is_unified = is_unified_;
+    if (is_unified_) {
+        const uint64_t memory = machine_.host.memory_bytes;
+        const uint64_t taken = plan.used_bytes() + (machine_.is_open() ? 0 : unified_reserve_of(memory));
+        for (PlannedPlace& place : plan.places) place.free_bytes = memory > taken ? memory - taken : 0;
     }
     plan.fits = overflow(plan) == 0 && host_overflow(plan) == 0;
     plan.n_ubatch = n_step_rows_;

@@ -37,8 +37,10 @@ class Planner {
 
     // Returns how the KV cache of a plan fits beside its weights.
     kv::Fit fit(const Plan& plan) const;
-    // Returns the bytes of a device for weights and KV cache.
+    // Returns the bytes of a device for weights and KV cache. If it shares the host's memory, those of the host are part of them.
     uint64_t capacity(int64_t device) const;
+    // Returns the bytes of weights and KV cache that count against capacity(device).
+    uint64_t used_beside(const Plan& plan, int64_t device) const;
     // Return the bytes by which a plan exceeds the memories of the devices, and that of the host.
     uint64_t overflow(const Plan& plan) const;
     uint64_t host_overflow(const Plan& plan) const;
@@ -65,6 +67,7 @@ class Planner {
 
     std::optional<int64_t> ruled(int64_t layer) const;
     uint64_t room_on(const Plan& plan, int64_t device) const;
+    bool may_cache() const;
     uint64_t staging_bytes(const DeviceFacts& device, uint64_t expert_bytes, uint64_t all,
                            uint64_t room) const;
 
@@ -75,6 +78,7 @@ class Planner {
     const int64_t n_layer_;
     const int64_t n_step_rows_;  // of the request, or k_default_step_rows
     const bool rates_are_known_;
+    const bool is_unified_;
     std::vector<uint64_t> work_;  // by place
     int64_t n_kv_tokens_ = 0;     // of all sequences, in whole pages
     uint64_t layer_kv_ = 0;       // of all sequences

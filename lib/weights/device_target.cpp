@@ -55,6 +55,7 @@ class DeviceTarget : public Target {
                                     [&](std::span<const Piece> pieces) {
                                         const Piece& last = pieces.back();
                                         ring.send(memory + first, last.to() + last.stored_bytes() - first);
+                                        if (part_.backend->shares_host_memory()) forget(pieces);
                                     }};
         load(layout_, reader_, options_.host, target, counter);
         ring.finish();
@@ -67,6 +68,12 @@ class DeviceTarget : public Target {
     }
 
   private:
+    // The page cache would compete with the device for one memory: a file that was read would be there twice.
+    void forget(std::span<const Piece> pieces) const {
+        for (const Piece& piece : pieces)
+            reader_.forget(*piece.run->weight, piece.run->from + piece.at, piece.bytes);
+    }
+
     // Packs matrices of the same shape and role, such as those of a layer's experts, by one call.
     void pack() {
         std::byte* memory = placed_.device->data();

@@ -94,13 +94,23 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
     return is_misplaced ? nullptr : data;
 }
 
-void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
+Reader::SourceBytes Reader::source_bytes(const WeightSpec& weight, uint64_t at, uint64_t bytes) noexcept {
     const WeightSource& source = weight.source;
-    if (source.assembled != nullptr || is_widened(weight)) return;
+    if (source.assembled != nullptr || is_widened(weight)) return {};
     const uint64_t from = weight.source_at(at);
     const uint64_t end =
         source.columns ? weight.source_at(at + bytes - 1) + source.columns->row_bytes : from + bytes;
-    checkpoint_->read_ahead(*source.tensor, from, end - from);
+    return {source.tensor, from, end - from};
+}
+
+void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
+    const SourceBytes read = source_bytes(weight, at, bytes);
+    if (read.tensor != nullptr) checkpoint_->read_ahead(*read.tensor, read.from, read.count);
+}
+
+void Reader::forget(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
+    const SourceBytes read = source_bytes(weight, at, bytes);
+    if (read.tensor != nullptr) checkpoint_->forget(*read.tensor, read.from, read.count);
 }
 
 }  // namespace minim::weights

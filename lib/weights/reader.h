@@ -32,8 +32,18 @@ class Reader {
 
     // Asks the system to read bytes of the weight ahead of their use. Advice only.
     void read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept;
+    // Tells the system that bytes of the weight are not read again, as they are in a device's memory. Advice only.
+    void forget(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept;
 
   private:
+    // Bytes of a tensor that bytes of a weight are read from; no tensor if they are assembled from several.
+    struct SourceBytes {
+        const checkpoint::Tensor* tensor = nullptr;
+        uint64_t from = 0;
+        uint64_t count = 0;
+    };
+    static SourceBytes source_bytes(const WeightSpec& weight, uint64_t at, uint64_t bytes) noexcept;
+
     const checkpoint::Checkpoint* checkpoint_ = nullptr;
 };
 

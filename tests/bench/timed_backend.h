@@ -32,6 +32,7 @@ class TimedBackend : public backend::Backend {
         inner_->on_warning(say);
     }
     const backend::HostDevice* host() const noexcept override { return inner_->host(); }
+    bool shares_host_memory() const noexcept override { return inner_->shares_host_memory(); }
     uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {

@@ -44,6 +44,23 @@ class Plans(unittest.TestCase):
             minim.plan(Q8_0, devices="RTX 3091", host=HOST, context=64)
         self.assertIn("RTX 3080 Ti, RTX 3090, RTX 3090 Ti", str(raised.exception))
 
+    def test_a_memory_that_is_shared_is_counted_once(self):
+        plan = minim.plan(Q8_0, devices=["cuda:0=64MiB,273GB/s,unified"], context=1024)
+        self.assertTrue(plan["unified"])
+        self.assertEqual(plan["devices"][0]["free_bytes"], plan["host"]["free_bytes"])
+        parts = ("dense_bytes", "expert_bytes", "kv_bytes", "work_bytes")
+        self.assertEqual(plan["used_bytes"], sum(place[part] for place in (plan["devices"][0], plan["host"]) for part in parts))
+        self.assertFalse(minim.plan(Q8_0, devices=[GPU], host=HOST, context=1024)["unified"])
+        for options, named in (
+            ({"host": HOST}, ("64MiB,273GB/s,unified", HOST)),
+            ({"overrides": "exps=CPU"}, ("exps=CPU", "cuda:0")),
+            ({"host_experts": 2}, ("n_host_experts (2)", "cuda:0")),
+        ):
+            with self.subTest(options), self.assertRaises(abi.Error) as raised:
+                minim.plan(Q8_0, devices="cuda:0=64MiB,273GB/s,unified", context=1024, **options)
+            for text in named:
+                self.assertIn(text, str(raised.exception))
+
     def test_ranks_share_every_layer(self):
         def plan(**options):
             return minim.plan(Q8_0, devices="2x RTX 3090", host=HOST, context=1024, **options)

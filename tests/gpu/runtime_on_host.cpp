@@ -166,6 +166,10 @@ uint64_t free_bytes(int32_t) noexcept {
     return k_memory_bytes;
 }
 
+bool shares_host_memory(int32_t) noexcept {
+    return false;
+}
+
 int32_t processor_count(int32_t) noexcept {
     return 6;
 }

@@ -99,6 +99,40 @@ TEST_CASE("a device without room for its layers' own part is refused before anyt
                  [&] { model_placed(machine_of({other}), {.n_context = 9999999999}); });
 }
 
+TEST_CASE("a device that shares the host's memory takes all layers with their experts, or none") {
+    const auto shared_device = [](uint64_t budget_bytes) {
+        return std::make_shared<const sim::SimBackend>(
+            0, sim::Options{.budget_bytes = budget_bytes, .shares_host_memory = true});
+    };
+    const std::vector<int32_t> ids = some_ids(30);
+    engine::Session expected = make_session(model_on_cpu(), k_context);
+    const auto roomy = shared_device(backend::k_no_budget);
+    {
+        const auto model =
+            model_placed(machine_of({roomy}), {.n_context = k_context, .cache_bytes = k_cache_all_room});
+        CHECK(to_string(model->placement()) == "sim:0 (layers 0-2)");
+        CHECK(n_places(*model) == 0);
+        engine::Session session = make_session(model, k_context);
+        CHECK(all_logits(session, ids, 30) == all_logits(expected, ids, 30));
+    }
+    // With three quarters of that memory, a device of its own offloads experts; this one is refused before anything is copied.
+    const uint64_t less = roomy->most_used_bytes() / 4 * 3;
+    CHECK_NOTHROW(model_placed(machine_of({device_with(less)}), {.n_context = k_context}));
+    const auto small = shared_device(less);
+    expect_error(Status::out_of_device_memory, "in the memory that it shares with the host",
+                 [&] { model_placed(machine_of({small}), {.n_context = k_context}); });
+    expect_error(Status::out_of_device_memory, "with all experts", [&] {
+        model_placed(machine_of({small}), {.n_context = k_context, .cache_bytes = k_cache_all_room});
+    });
+    CHECK(small->counts().bytes_from_host == 0);
+
+    expect_error(Status::unsupported, "n_host_experts (1) keeps experts on the CPU, but sim:0 shares",
+                 [&] { model_placed(machine_of({roomy}), {.n_host_experts = 1}); });
+    expect_error(Status::unsupported, "it must be the only device", [&] {
+        model_placed(machine_of({roomy, device_with(backend::k_no_budget, 1)}));
+    });
+}
+
 TEST_CASE("what rules place stays where they say, and each device is filled by itself") {
     const auto large = device_with(backend::k_no_budget, 0);
     const auto small = device_with(23 << 20, 1);

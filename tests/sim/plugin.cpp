@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like, in any order:
 // "devices=4 memory=64 bytes_per_second=1000000 exchange_us=20 experts_us=100 failing_operation=100 failing_device=1".
-// memory is in MiB; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the
+// memory is in MiB; unified=1: it is the host's; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the
 // host; failing_device: the others never fail. Without MINIM_SIM: two devices of 1 GiB that never fail.
 #include "backend/plugin.h"
 
@@ -42,6 +42,7 @@ Settings settings() {
         if (name == "bytes_per_second") settings.options.bytes_per_second = static_cast<double>(value);
         if (name == "exchange_us") settings.options.exchange_seconds = static_cast<double>(value) * 1e-6;
         if (name == "experts_us") settings.options.experts_seconds = static_cast<double>(value) * 1e-6;
+        if (name == "unified") settings.options.shares_host_memory = value != 0;
         if (name == "failing_device") settings.failing_device = static_cast<int32_t>(value);
     }
     return settings;
@@ -56,6 +57,7 @@ std::vector<DeviceInfo> devices() {
         device.name = minim::format_text("sim:{}", i);
         device.description = "simulated accelerator";
         device.memory_bytes = device.free_bytes = s.options.memory_bytes;
+        device.shares_host_memory = s.options.shares_host_memory;
         if (i == s.n_devices) device.why_not = "it is simulated to be too old";
         all.push_back(device);
     }

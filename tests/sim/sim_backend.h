@@ -24,6 +24,7 @@ struct Options {
     double exchange_seconds = 0.0;  // added to each post() and collect()
     double experts_seconds = 0.0;   // added to the experts of a layer
     bool refuses_to_pin = false;
+    bool shares_host_memory = false;
     bool reaches_peers = true;        // copies from other simulated devices without the host
     bool makes_top_k = true;          // of rows of logits
     bool observes_slots = true;       // inputs of experts
@@ -65,6 +66,7 @@ class SimBackend : public backend::Backend {
     std::string_view remark() const noexcept override { return {}; }
     void on_warning(const std::function<void(std::string_view)>& /*say*/) const override {}
     const backend::HostDevice* host() const noexcept override { return nullptr; }
+    bool shares_host_memory() const noexcept override { return options_.shares_host_memory; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     // Allocates memory whose bits are all ones, which are NaN as floats.
     std::unique_ptr<backend::Memory> allocate(

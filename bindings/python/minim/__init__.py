@@ -785,7 +785,7 @@ class Model(abi.Handle):
 
     @property
     def cpu_level(self):
-        """The instruction set that is in use: "scalar", "avx2", "avx2_vnni", "avx512" or "avx512_vbmi"."""
+        """The instruction set that is in use: "scalar", "avx2", "avx2_vnni", "avx512", "avx512_vbmi", "neon_dotprod" or "neon_i8mm"."""
         return self._runtime._get("runtime_cpu_level").decode()
 
     @property

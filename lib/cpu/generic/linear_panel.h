@@ -43,9 +43,19 @@ struct InputTile {
         const int64_t row = args.input_rows != nullptr ? args.input_rows[token] : token;
         return reinterpret_cast<const Q8Block*>(args.input + row * args.input_row_bytes);
     }
+    // Takes tokens t0 .. t0 + n_tokens - 1; repeats the last one behind the end.
+    static MINIM_KERNEL_INLINE InputTile clamped(const LinearArgs& args, int64_t t0, int64_t unit) {
+        InputTile tile;
+        for (int t = 0; t < n_tokens; ++t)
+            tile.block[t] = row(args, t0 + t < args.n_tokens ? t0 + t : args.n_tokens - 1) + unit;
+        return tile;
+    }
     MINIM_KERNEL_INLINE void next() {
         for (int t = 0; t < n_tokens; ++t) ++block[t];
     }
+
+  private:
+    InputTile() = default;
 };
 
 // The number of strips of L::k_width rows in a panel.
@@ -55,6 +65,20 @@ inline constexpr int k_panel_strips = static_cast<int>(k_panel_rows) / L::k_widt
 // The number of vectors of codes in a group of a unit's columns.
 template <class Kind>
 inline constexpr int k_group_vectors = 8 / Kind::k_groups;
+
+// Lanes whose dots begin with a number of their own, so that they can be converted to floats in another way (neon_dotprod/lanes.h).
+template <class L>
+concept StartsDots = requires(typename L::Int dot) {
+    L::first_dot(dot);
+    L::float_of_dot(dot);
+};
+
+// Returns the offset of the weights' codes times the sum of the block's codes, subtracted from 0.
+template <class Kind, int offset>
+MINIM_KERNEL_INLINE int32_t minus_offset(const Q8Block& block, int group) {
+    if constexpr (offset == 0) return 0;
+    return -offset * (Kind::k_groups == 1 ? block.sum[0] + block.sum[1] : block.sum[group]);
+}
 
 // Returns the start value of a dot with group `group` of a block: the offset and the shift of the weights' codes, times the sum
 // of the block's codes.
@@ -67,7 +91,13 @@ MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, c
     if constexpr (Kind::k_shifts) {
         // A shift is below 128, so its bits do not overlap those of -128.
         static_assert(k_offset == 0 || k_offset == 128);
-        return L::dot_halves(L::bit_or(shift[group], offset), block.sum);
+        if constexpr (StartsDots<L>) {
+            return L::first_dot(L::dot_halves(L::bit_or(shift[group], offset), block.sum));
+        } else {
+            return L::dot_halves(L::bit_or(shift[group], offset), block.sum);
+        }
+    } else if constexpr (StartsDots<L>) {
+        return L::first_dot(minus_offset<Kind, k_offset>(block, group));
     } else if constexpr (k_offset == 0) {
         return L::all(0);
     } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
@@ -82,7 +112,11 @@ template <class L, class Kind>
 MINIM_KERNEL_INLINE typename L::Float add_dot(typename L::Float sum, typename L::Int dot,
                                               typename L::Float scale, const typename L::Float* minimum,
                                               const Q8Block& block, int group) {
-    sum = L::fma(L::to_float(dot), L::mul(scale, L::all(block.scale)), sum);
+    if constexpr (StartsDots<L>) {
+        sum = L::fma(L::float_of_dot(dot), L::mul(scale, L::all(block.scale)), sum);
+    } else {
+        sum = L::fma(L::to_float(dot), L::mul(scale, L::all(block.scale)), sum);
+    }
     if constexpr (Kind::k_minima) {
         const float scaled = Kind::k_groups == 1 ? block.scaled_total : block.scaled_sum[group];
         sum = L::fma(*minimum, L::all(scaled), sum);
@@ -266,6 +300,16 @@ void linear_panels_of_one(const LinearArgs& args) {
 template <class Kind>
 inline constexpr int64_t k_unpacked_unit_bytes = 8 * 64 + Kind::k_groups * 64 * (Kind::k_minima ? 2 : 1);
 
+// Lanes that multiply pairs of rows with pairs of tokens (neon_i8mm/lanes.h). Their unpacked units have the codes in pairs of rows.
+template <class L>
+concept MultipliesPairs = requires {
+    L::k_tile_pairs;
+};
+
+// Kinds that such lanes multiply in pairs. With a scale for 16 columns, making the pairs costs what they save.
+template <class L, class Kind>
+inline constexpr bool k_in_pairs = MultipliesPairs<L>&& Kind::k_groups == 1;
+
 template <class L, class P>
 void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out) {
     using Kind = typename P::Kind;
@@ -274,7 +318,11 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
         for_each_unit<L, P>(blocks, lane, NoReadAhead(), [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
-            for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
+            if constexpr (k_in_pairs<L, Kind>) {
+                L::store_pairs(to + 4 * lane, unit.code);  // a strip has two pairs of 16 bytes
+            } else {
+                for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
+            }
             for (int g = 0; g < Kind::k_groups; ++g) {
                 L::store(reinterpret_cast<float*>(to + 512 + 64 * g), unit.scale[g]);
                 if constexpr (Kind::k_minima) {
@@ -475,17 +523,122 @@ void add_units_of_tokens(const LinearArgs& args, const UnitsOfPanels<n_panels>& 
     while (t < n_tokens) t = add_tile(std::integral_constant<int, 1>());
 }
 
+// ---- pairs of rows and tokens ----
+//
+// A register has two rows and two tokens (neon_i8mm/lanes.h). The sums of a panel with two tokens are eight registers, pair after pair
+// of rows; they stay in that order until all columns are done.
+
+// Multiplies a unit of n_pairs pairs of rows with 2 * n_token_pairs tokens. `codes` and `floats`: the first pair's codes, and its
+// first row's scale.
+template <class L, class Kind, int n_pairs, int n_token_pairs>
+MINIM_KERNEL_INLINE void add_unit_of_pairs(const std::byte* codes, const std::byte* floats,
+                                           const InputTile<2 * n_token_pairs>& input,
+                                           typename L::Float (&sum)[n_pairs][n_token_pairs]) {
+    static_assert(k_in_pairs<L, Kind> && !Kind::k_shifts && n_pairs % 2 == 0);
+    using Float = typename L::Float;
+    constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
+    const auto spread = [&](int number, Float(&of_pair)[n_pairs]) MINIM_KERNEL_INLINE_LAMBDA {
+        const auto* of_rows = reinterpret_cast<const float*>(floats + 64 * number);
+        for (int p = 0; p < n_pairs; p += 2)
+            L::spread_rows(L::load_f32(of_rows + 2 * p), of_pair[p], of_pair[p + 1]);
+    };
+    typename L::Int dot[n_pairs][n_token_pairs];
+    const int8_t* code[2 * n_token_pairs];
+    Float input_scale[n_token_pairs];
+    for (int q = 0; q < n_token_pairs; ++q) {
+        const Q8Block& even = *input.block[2 * q];
+        const Q8Block& odd = *input.block[2 * q + 1];
+        code[2 * q] = even.code;
+        code[2 * q + 1] = odd.code;
+        input_scale[q] = L::of_tokens(even.scale, odd.scale);
+        const auto first = L::first_dot(
+            L::of_tokens(minus_offset<Kind, k_offset>(even, 0), minus_offset<Kind, k_offset>(odd, 0)));
+        for (int p = 0; p < n_pairs; ++p) dot[p][q] = first;
+    }
+    L::template dot_pairs<4>(dot, codes, code);
+    Float scale[n_pairs];
+    spread(0, scale);
+    for (int p = 0; p < n_pairs; ++p) {
+        for (int q = 0; q < n_token_pairs; ++q)
+            sum[p][q] = L::fma(L::float_of_dot(dot[p][q]), L::mul(scale[p], input_scale[q]), sum[p][q]);
+    }
+    if constexpr (Kind::k_minima) {
+        Float minimum[n_pairs];
+        spread(1, minimum);
+        for (int q = 0; q < n_token_pairs; ++q) {
+            const Float scaled =
+                L::of_tokens(input.block[2 * q]->scaled_total, input.block[2 * q + 1]->scaled_total);
+            for (int p = 0; p < n_pairs; ++p) sum[p][q] = L::fma(minimum[p], scaled, sum[p][q]);
+        }
+    }
+}
+
+// Multiplies unpacked units of a panel with tokens t0 .. t0 + 2 * n_token_pairs - 1, of which the first has number t in the sums. Behind
+// the last token, the last one is repeated.
+template <class L, class Kind, int n_token_pairs>
+void add_units_of_pairs(const LinearArgs& args, const UnitsOfPanels<1>& units, int64_t t0, int64_t t,
+                        RangesAhead<1>& ahead) {
+    constexpr int k_pairs = L::k_tile_pairs;
+    for (int first = 0; first < k_panel_rows / 2; first += k_pairs) {
+        auto input = InputTile<2 * n_token_pairs>::clamped(args, t0, units.first);
+        typename L::Float sum[k_pairs][n_token_pairs];
+        const auto sum_at = [&](int p, int q) {
+            return units.sums[0] + k_panel_rows * (t + 2 * q) + 4 * (first + p);
+        };
+        for (int p = 0; p < k_pairs; ++p) {
+            for (int q = 0; q < n_token_pairs; ++q) sum[p][q] = L::load_f32(sum_at(p, q));
+        }
+        const std::byte* unit = units.data[0];
+        for (int64_t u = 0; u < units.count; ++u) {
+            ahead.step();
+            add_unit_of_pairs<L, Kind>(unit + 16 * first, unit + 512 + 8 * first, input, sum);
+            input.next();
+            unit += k_unpacked_unit_bytes<Kind>;
+        }
+        for (int p = 0; p < k_pairs; ++p) {
+            for (int q = 0; q < n_token_pairs; ++q) L::store(sum_at(p, q), sum[p][q]);
+        }
+    }
+}
+
+// Multiplies tokens t0 .. t0 + n_tokens.
+template <class L, class Kind>
+void add_pairs_of_tokens(const LinearArgs& args, const UnitsOfPanels<1>& units, int64_t t0, int64_t n_tokens,
+                         RangesAhead<1> ahead) {
+    constexpr int64_t k_passes = k_panel_rows / 2 / L::k_tile_pairs;
+    ahead.spread((n_tokens + 3) / 4 * k_passes * units.count);
+    int64_t t = 0;
+    for (; t + 2 < n_tokens; t += 4) add_units_of_pairs<L, Kind, 2>(args, units, t0 + t, t, ahead);
+    if (t < n_tokens) add_units_of_pairs<L, Kind, 1>(args, units, t0 + t, t, ahead);
+}
+
+// Writes y of a panel from the sums of pairs.
+template <class L>
+void put_pairs(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_tokens, const float* sums) {
+    for (int64_t t = 0; t < n_tokens; t += 2) {
+        for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
+            const float* pairs = sums + k_panel_rows * t + 2 * lane;
+            typename L::Float even, odd;
+            L::part_tokens(L::load_f32(pairs), L::load_f32(pairs + 4), even, odd);
+            put_lanes<L>(args, panel, lane, t0 + t, even);
+            if (t + 1 < n_tokens) put_lanes<L>(args, panel, lane, t0 + t + 1, odd);
+        }
+    }
+}
+
 // Multiplies panels first .. first + n_panels with tokens t0 .. t0 + n_tokens, at most k_panel_tokens.
 template <class L, class P, int n_panels>
 void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t n_tokens) {
     using Blocks = PanelBlocks<typename P::Block>;
-    constexpr bool k_in_place = HoldsCodes<P> && L::k_tile_strips > 1;
+    constexpr bool k_pairs = k_in_pairs<L, typename P::Kind>;
+    constexpr bool k_in_place = HoldsCodes<P> && L::k_tile_strips > 1 && !k_pairs;
     using AnyUnit = std::conditional_t<k_in_place, PackedUnit<L, P>, UnpackedUnit<L, typename P::Kind>>;
     constexpr int64_t k_range_bytes = k_panel_cols / P::Block::block_elems * Blocks::k_block_bytes;
     const ReadAheadOfPanels<n_panels> read_ahead(args, {k_much_work.far, n_panels * k_range_bytes});
     PanelScratch::Panel* panels = args.scratch->panels;
+    const int64_t n_columns = k_pairs ? (n_tokens + 1) / 2 * 2 : n_tokens;  // of sums
     for (int p = 0; p < n_panels; ++p)
-        for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) panels[p].sums[i] = 0.0F;
+        for (int64_t i = 0; i < k_panel_rows * n_columns; ++i) panels[p].sums[i] = 0.0F;
     for_each_blocks<P>(args, first, [&](const Blocks& blocks) {
         UnitsOfPanels<n_panels> units;
         units.first = blocks.first_unit();
@@ -503,8 +656,13 @@ void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t
                 units.data[p] = panels[p].units;
             }
         }
-        add_units_of_tokens<L, AnyUnit, n_panels>(args, units, t0, n_tokens, ahead);
+        if constexpr (k_pairs) {
+            add_pairs_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, ahead);
+        } else {
+            add_units_of_tokens<L, AnyUnit, n_panels>(args, units, t0, n_tokens, ahead);
+        }
     });
+    if constexpr (k_pairs) return put_pairs<L>(args, first, t0, n_tokens, panels[0].sums);
     for (int p = 0; p < n_panels; ++p) {
         for (int64_t t = 0; t < n_tokens; ++t) {
             for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {

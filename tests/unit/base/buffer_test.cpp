@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/memory_info.h"
+#include "base/page.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -34,7 +35,7 @@ TEST_CASE("a buffer is zeroed, page-aligned and of the size asked for") {
         INFO(bytes);
         const Buffer buffer(bytes, "test");
         CHECK(buffer.size() == bytes);
-        CHECK(reinterpret_cast<uintptr_t>(buffer.data()) % 4096 == 0);
+        CHECK(reinterpret_cast<uintptr_t>(buffer.data()) % system_page_bytes() == 0);
         CHECK(all_zero(buffer));
         buffer.data()[bytes - 1] = std::byte{7};
     }
@@ -50,6 +51,18 @@ TEST_CASE("a buffer larger than the machine is out of memory, with the figures")
         CHECK(error->facts().requested == static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX)));
         CHECK(error->facts().available > 0);
     }
+}
+
+TEST_CASE("any range of a buffer can be prefaulted, and its bytes stay") {
+    const uint64_t page = system_page_bytes();
+    CHECK(page >= k_page_bytes);
+    CHECK((page & (page - 1)) == 0);
+    Buffer buffer(8 * page, "test", Buffer::Presence::later);
+    buffer.data()[page + 5] = std::byte{9};
+    for (const uint64_t from : {uint64_t{0}, uint64_t{1}, page - 1, page + 5, 7 * page}) {
+        for (const uint64_t count : {uint64_t{0}, uint64_t{1}, page}) buffer.prefault(from, count, "test");
+    }
+    CHECK(buffer.data()[page + 5] == std::byte{9});
 }
 
 TEST_CASE("a moved buffer takes the block along") {

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/files.h"
 #include "support/helpers.h"
@@ -36,6 +42,34 @@ std::string text_of(const MappedFile& map) {
 }
 
 }  // namespace
+
+TEST_CASE("what a file is to forget leaves the page cache, in whole pages, and can be read again") {
+    const TemporaryFolder folder;
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const std::string path = written(folder, "file", std::string(8 * page, 'x'));
+    const int descriptor = ::open(path.c_str(), O_RDONLY);
+    REQUIRE(descriptor >= 0);
+    REQUIRE(::fsync(descriptor) == 0);  // pages that are not written yet stay
+    ::close(descriptor);
+    const File file(path);
+    CHECK(read(file, 0, 8 * page) == std::string(8 * page, 'x'));
+    const MappedFile map(file);
+    const auto n_present = [&] {
+        std::vector<unsigned char> present(8);
+        REQUIRE(::mincore(const_cast<std::byte*>(map.bytes().data()), 8 * page, present.data()) == 0);
+        return std::ranges::count_if(present, [](unsigned char flags) { return (flags & 1) != 0; });
+    };
+    struct statfs system {};
+    REQUIRE(::statfs(path.c_str(), &system) == 0);
+    constexpr auto k_tmpfs = 0x01021994;
+    if (n_present() < 8 || system.f_type == k_tmpfs || std::getenv("MINIM_TEST_EMULATED") != nullptr) {
+        WARN("skipped: this file system has no pages of files to drop");
+        return;
+    }
+    file.forget(page / 2, 4 * page);  // three whole pages and two parts
+    CHECK(n_present() == 5);
+    CHECK(read(file, 0, 8 * page) == std::string(8 * page, 'x'));
+}
 
 TEST_CASE("a missing file is not found, and the error names path and system code") {
     const TemporaryFolder folder;

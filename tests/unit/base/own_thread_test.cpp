@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -44,8 +45,11 @@ TEST_CASE("a thread of the library has a name, and leaves all signals but those 
     });
     thread.join();
     CHECK(std::string(name.c_str()) == "minim-and-many-");
-    for (const int signal : {SIGTERM, SIGINT, SIGCHLD, SIGALRM, SIGHUP, SIGUSR1, SIGPIPE, SIGRTMAX})
+    for (const int signal : {SIGTERM, SIGINT, SIGCHLD, SIGALRM, SIGHUP, SIGUSR1, SIGPIPE, SIGRTMAX}) {
+        // An emulator keeps some real-time signals for itself.
+        if (signal == SIGRTMAX && std::getenv("MINIM_TEST_EMULATED") != nullptr) continue;
         CHECK(::sigismember(&blocked, signal) == 1);
+    }
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
         CHECK(::sigismember(&blocked, signal) == 0);
     // The blocked signals of the starting thread are unchanged.

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <numeric>
 #include <set>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "support/helpers.h"
+#include "support/temporary_folder.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -44,6 +46,21 @@ TEST_CASE("this machine has a node with every core that may be used") {
         cores.insert(cores.end(), node.cores.begin(), node.cores.end());
     std::ranges::sort(cores);
     CHECK(cores == usable_cores());
+}
+
+TEST_CASE("nodes without CPUs are no nodes of the system") {
+    const auto count = [](const char* with_memory, const char* with_cpus) {
+        const TemporaryFolder folder;
+        if (with_memory != nullptr) std::ofstream(folder.path() + "/has_memory") << with_memory << "\n";
+        if (with_cpus != nullptr) std::ofstream(folder.path() + "/has_cpu") << with_cpus << "\n";
+        return count_system_nodes(folder.path());
+    };
+    CHECK(count("0", "0") == 1);
+    CHECK(count("0-1", "0-1") == 2);
+    CHECK(count("0-1,3", "0-1") == 2);
+    CHECK(count("0,2-9", "0") == 1);  // GH200: the GPU's memory has nodes of its own
+    CHECK(count("0-3", nullptr) == 4);
+    CHECK(count(nullptr, nullptr) == 1);
 }
 
 TEST_CASE("machines of several nodes are told apart") {

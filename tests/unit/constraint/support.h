@@ -41,9 +41,11 @@ class Language {
     int32_t start_;
 };
 
-inline Grammar only(Grammar grammar, Part part) {
-    grammar.start_with(part);
-    return grammar;
+// Takes a reference: `only(grammar, grammar.call(x))` changes the grammar in its other argument, and arguments are evaluated in any order.
+inline Grammar only(const Grammar& grammar, Part part) {
+    Grammar copy = grammar;
+    copy.start_with(part);
+    return copy;
 }
 
 inline Language of_regex(std::string_view pattern, Match match = Match::whole) {

@@ -251,7 +251,7 @@ TEST_CASE("attend agrees with the formulas in double precision") {
     }
 }
 
-TEST_CASE("a history of several spans is attended as one") {
+TEST_CASE("a history of several spans is attended as one", "[slow-emulated]") {
     const int64_t n = 2 * cpu::k_attend_span_positions + 70;
     const Shape shape = {4, 2, 16, 8};
     const Prompt prompt(shape, n, 3);

@@ -14,8 +14,8 @@ TEST_CASE("the CPU backend is called cpu on every instruction set") {
 
 TEST_CASE("a level that the CPU does not have is refused") {
     const ThreadPool pool(1);
-    for (const CpuLevel level :
-         {CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
+    for (const CpuLevel level : {CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512, CpuLevel::avx512_vbmi,
+                                 CpuLevel::neon_dotprod, CpuLevel::neon_i8mm}) {
         if (has_cpu_level(level)) {
             CHECK_NOTHROW(cpu::make_cpu_backend(pool, level));
         } else {

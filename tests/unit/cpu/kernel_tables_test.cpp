@@ -7,8 +7,7 @@
 namespace minim::test {
 
 TEST_CASE("each level has kernels of its name") {
-    for (const CpuLevel level :
-         {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
+    for (const CpuLevel level : architecture_cpu_levels()) {
         if (is_built(level)) CHECK(cpu::kernels_for(level).name == to_string(level));
     }
 }

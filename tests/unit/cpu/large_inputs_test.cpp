@@ -100,7 +100,7 @@ TEST_CASE("products with inputs of up to a million are finite and near the exact
     }
 }
 
-TEST_CASE("experts with inputs of up to a million are finite and near the exact ones") {
+TEST_CASE("experts with inputs of up to a million are finite and near the exact ones", "[slow-emulated]") {
     constexpr int64_t k_size = 256;
     const ThreadPool pool(2);
     const auto all = computers(pool);

@@ -30,6 +30,12 @@ TEST_CASE("a device is described by its name, memory and bandwidths in any unit"
     CHECK(other.bytes_per_second == 0.9 * 1099511627776.0);
     CHECK(other.link_bytes_per_second == 0.0);
 
+    const DeviceFacts unified = parse_device("cuda:0=121.6GiB,273GB/s,unified");
+    CHECK(unified.is_unified);
+    CHECK(unified.bytes_per_second == 273e9);
+    CHECK(unified.link_bytes_per_second == 0.0);
+    CHECK_FALSE(device.is_unified);
+
     CHECK(parse_device("sim:0=4096kB,7B/s").memory_bytes == 4'096'000);
     CHECK(parse_device("sim:0=4096KiB,7B/s").memory_bytes == 4'194'304);
     CHECK(parse_host("768GiB,576GB/s").memory_bytes == uint64_t{768} << 30);
@@ -80,6 +86,10 @@ TEST_CASE("a text that describes no device is quoted") {
                              "cuda:0=96GiB,1GB",
                              "cuda:0=96GiB,1GB/s,",
                              "cuda:0=96GiB,1GB/s,50GB/s",
+                             "cuda:0=96GiB,unified",
+                             "cuda:0=96GiB,1GB/s,pcie=50GB/s,unified",
+                             "cuda:0=96GiB,1GB/s,unified,unified",
+                             "cuda:0=96GiB,1GB/s,Unified",
                              "cuda:0=96GiB,1GB/s,pcie=50GB",
                              "cuda:0=-1GiB,1GB/s",
                              "cuda:0=0GiB,1GB/s",

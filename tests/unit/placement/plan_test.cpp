@@ -214,6 +214,72 @@ TEST_CASE("more memory and bandwidth never make decoding slower, more context ne
     }
 }
 
+TEST_CASE("a memory that a device shares with the host is counted once") {
+    // The model: 10 GiB of experts, and some MiB.
+    constexpr uint64_t k_experts_bytes = uint64_t{k_layers * k_experts} * 64 * k_mib;
+    Case c = {.devices = devices_of({12.0}), .host = {12 * k_gib, 1e12, false}};
+    c.devices[0].is_unified = true;
+    c.devices[0].link_bytes_per_second = 0.0;
+    const Plan fitting = c.plan();
+    CHECK(fitting.fits);
+    CHECK(fitting.is_unified);
+    CHECK(fitting.devices()[0].expert_bytes == k_experts_bytes);
+    CHECK(fitting.host().expert_bytes == 0);
+    CHECK(fitting.devices()[0].free_bytes == fitting.host().free_bytes);
+    CHECK(fitting.used_bytes() == fitting.devices()[0].dense_bytes + k_experts_bytes +
+                                      fitting.devices()[0].kv_bytes + fitting.devices()[0].work_bytes +
+                                      fitting.host().work_bytes);
+    CHECK(fitting.used_bytes() + fitting.host().free_bytes == 11 * k_gib);  // one reserve: a twelfth
+    CHECK(says(fitting, "a:0 shares the host's memory"));
+    const std::string json = to_json(fitting);
+    CHECK(json.find(R"("unified": true)") != std::string::npos);
+    CHECK(json.find("\"used_bytes\": " + std::to_string(fitting.used_bytes())) != std::string::npos);
+
+    // A device of 8 GiB beside a host of 8 GiB has room; one memory of 8 GiB for both has not.
+    c.devices[0].memory_bytes = c.host.memory_bytes = 8 * k_gib;
+    const Plan lacking = c.plan();
+    CHECK_FALSE(lacking.fits);
+    CHECK(lacking.devices()[0].n_layers == k_layers);  // the CPU would take no less of the memory
+    CHECK(lacking.host().expert_bytes == 0);
+    CHECK(says(lacking, "a:0 and the host, in one memory: does not fit"));
+    CHECK(says(lacking, "more memory would do"));
+    CHECK_FALSE(says(lacking, "on devices"));
+    Case two = c;
+    two.devices[0].is_unified = false;
+    CHECK(two.plan().fits);
+    CHECK_FALSE(two.plan().is_unified);
+
+    // Layers of the CPU are in the same memory.
+    c.devices[0].memory_bytes = c.host.memory_bytes = 12 * k_gib;
+    Request request = {
+        .n_device_layers = 4, .n_context = 1024, .n_rows = 512, .cache_bytes = k_cache_all_room};
+    const auto part = [&] {
+        return make_plan(request, {.devices = c.devices, .host = c.host}, c.config, c.weights);
+    };
+    CHECK(part().fits);
+    CHECK(part().host().n_layers == 6);
+    CHECK(part().host().expert_bytes + part().devices()[0].expert_bytes == k_experts_bytes);
+    CHECK(part().host().free_bytes == part().devices()[0].free_bytes);
+    CHECK(part().used_bytes() + part().host().free_bytes == 11 * k_gib);
+}
+
+TEST_CASE("nothing is offloaded beside a device that shares the host's memory") {
+    Case c = {.devices = devices_of({12.0}), .host = {12 * k_gib, 1e12, false}};
+    c.devices[0].is_unified = true;
+    const auto refuses = [&](const Request& request, const char* part) {
+        expect_error(Status::unsupported, part, [&] {
+            make_plan(request, {.devices = c.devices, .host = c.host}, c.config, c.weights);
+        });
+    };
+    refuses({.n_host_experts = 3, .n_context = 1024},
+            "n_host_experts (3) keeps experts on the CPU, but a:0 shares");
+    refuses({.overrides = "exps=CPU", .n_context = 1024},
+            "override exps=CPU keeps experts on the CPU, but a:0 shares");
+    refuses({.n_context = 1024, .cache_bytes = k_gib}, "expert_cache_bytes (1073741824) asks for a cache");
+    c.devices.push_back({"a:1", 12 * k_gib, 1e12, 25e9});
+    refuses({.n_context = 1024}, "a:0 shares the host's memory, so it must be the only device; 2 are named");
+}
+
 TEST_CASE("the parts of a token's time make its time") {
     const Plan plan = Case{.devices = devices_of({4.0, 2.0})}.plan();
     CHECK(std::abs(plan.decode_seconds.total() * plan.decode_tokens_per_second - 1.0) < 1e-9);
