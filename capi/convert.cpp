@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/file_names.h"
 #include "handles.h"
 #include "structs.h"
 #include "texts.h"
@@ -53,6 +54,24 @@ bool is_named(std::string_view text, std::string_view capitals) {
     });
 }
 
+// Sets the layout of an output that is a folder. Returns false for a GGUF file.
+bool set_layout(const minim_convert_params& p, convert::Options& options) {
+    const std::string_view recipe = optional_text(p.recipe);
+    const std::string_view layout = optional_text(p.layout);
+    if (layout.empty() && checkpoint::ends_in(options.output, ".gguf")) return false;
+    if (!recipe.empty() && !layout.empty())
+        fail(Status::invalid, "both a recipe, '{}', and a layout, '{}'", recipe, layout);
+    const std::string_view type = optional_text(p.matrix_type);
+    if (!type.empty() && !is_named(type, "KEEP"))
+        fail(Status::invalid, "the type '{}' is for GGUF files; a folder has a layout", type);
+    const std::string_view name = recipe.empty() ? layout : recipe;
+    options.layout = name.empty() ? convert::FolderLayout::bf16 : convert::find_folder_layout(name);
+    if (!options.layout)
+        fail(Status::invalid, "the output '{}' is a folder, for which there is no layout '{}' (there are {})",
+             options.output, name, convert::folder_layout_names());
+    return true;
+}
+
 void set_target(const minim_convert_params& p, convert::Options& options) {
     const std::string_view recipe = optional_text(p.recipe);
     const std::string_view type = optional_text(p.matrix_type);
@@ -60,6 +79,7 @@ void set_target(const minim_convert_params& p, convert::Options& options) {
         fail(Status::invalid, "both a recipe, '{}', and a type, '{}'", recipe, type);
     convert::TypeOptions& types = options.types;
     options.is_quantize = !recipe.empty();
+    if (set_layout(p, options)) return;
     if (recipe.empty()) {
         constexpr std::string_view k_plain[] = {"AUTO", "F32", "F16", "BF16", "Q8_0"};
         if (type.empty() || is_named(type, "KEEP")) return;
@@ -103,6 +123,8 @@ convert::Options options_of(const char* source, const char* output, const minim_
     options.restarts = flag(p.restart, "restart");
     options.verifies = !flag(p.no_verify, "no_verify");
     if (p.memory_bytes != 0) options.memory_bytes = p.memory_bytes;
+    options.keep_experts = optional_text(p.keep_experts);
+    options.reuse = optional_text(p.reuse);
     options.program_version = minim_version();
     return options;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// minim convert and minim quantize: write a checkpoint as a GGUF file.
+// minim convert and minim quantize: write a checkpoint as a GGUF file or a safetensors folder.
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,6 +55,9 @@ minim::ConvertOptions convert_options(const Options& options) {
     convert.restart = options.restarts;
     convert.verify = !options.skips_verification;
     convert.memory_bytes = options.conversion_memory;
+    convert.layout = options.layout;
+    convert.keep_experts = options.kept_experts;
+    convert.reuse = options.reused_file;
     return convert;
 }
 

@@ -17,6 +17,8 @@ namespace {
 constexpr uint32_t k_convert = bit(Command::convert);
 constexpr uint32_t k_quantize = bit(Command::quantize);
 constexpr Word k_plain_types[] = {{"keep", 0}, {"auto", 1}, {"f32", 2}, {"f16", 3}, {"bf16", 4}, {"q8_0", 5}};
+constexpr Word k_layouts[] = {{"bf16", 0},     {"fp8", 1},      {"nvfp4", 2},     {"nvfp4-ct", 3},
+                              {"mxfp4-ct", 4}, {"int4-g32", 5}, {"int4-g128", 6}, {"int8", 7}};
 constexpr Word k_efforts[] = {{"full", 0}, {"fast", 1}};
 constexpr Word k_progress[] = {{"auto", 0}, {"json", 1}, {"none", 2}};
 
@@ -122,6 +124,12 @@ constexpr Row k_convert_rows[] = {
      "matrices; or the type of "
      "all matrices",
      [](Options& o, const Value& v) { o.type = k_plain_types[v.integer].text; }},
+    {"--layout", "", choice("LAYOUT", k_layouts), k_convert, "bf16",
+     "of an output that is a folder: fp8 as the official release; of experts alone nvfp4 as ModelOpt, the "
+     "others "
+     "as "
+     "compressed-tensors",
+     [](Options& o, const Value& v) { o.layout = k_layouts[v.integer].text; }},
     {"--tensor-type", "", text("PATTERN=TYPE"), k_conversions, "",
      "the type of the matrices whose GGUF name has a match of a regular expression, before the recipe; may "
      "be repeated, the first "
@@ -142,7 +150,7 @@ constexpr Row k_convert_rows[] = {
     {"--allow-requantize", "", flag(), k_conversions, "",
      "encode also matrices of a source below 8 bits, which adds the errors of both encodings",
      set<&Options::allows_requantize>},
-    {"--imatrix", "", text("FILE"), k_quantize, "", "importance data, of `minim imatrix` or llama-imatrix",
+    {"--imatrix", "", text("FILE"), k_conversions, "", "importance data, of `minim imatrix` or llama-imatrix",
      set<&Options::imatrix>},
     {"--include-weights", "", text("TEXT"), k_quantize, "",
      "use importance data only for tensors whose name has TEXT; may be repeated",
@@ -169,13 +177,26 @@ constexpr Row k_convert_rows[] = {
     {"--override-kv", "", text("KEY=TYPE:VALUE"), k_conversions, "",
      "as --set, with the types of llama.cpp: int, float, bool, str; may be repeated", add_override},
     {"--split-max-size", "", text("N[K|M|G]"), k_conversions, "one file",
-     "write parts with at most so many bytes of tensors; K, M and G are powers of 1000", set_part_bytes},
+     "write parts with at most so many bytes of tensors; K, M and G are powers of 1000; a folder has parts "
+     "of "
+     "5G",
+     set_part_bytes},
     {"--split-max-tensors", "", integer("N", 1, k_largest_int32), k_conversions, "one file",
      "write parts with at most so many tensors", set<&Options::part_tensors>},
     {"--no-tensor-first-split", "", flag(), k_conversions, "", "the first part has the metadata alone",
      set<&Options::first_part_empty>},
     {"--keep-split", "", flag(), k_conversions, "",
      "write parts with the tensors that the parts of the source have", set<&Options::keeps_parts>},
+    {"--keep-experts", "", text("N|FILE"), k_conversions, "all",
+     "keep N experts of each layer, those of the largest outputs in the importance data, or those that a "
+     "JSON "
+     "file lists: "
+     "{\"layers\": [[ids], ...]}",
+     set<&Options::kept_experts>},
+    {"--reuse", "", text("FILE"), k_conversions, "",
+     "copy tensors from an earlier output that was made of the same source with the same type and importance "
+     "data",
+     set<&Options::reused_file>},
     {"--no-hashes", "", flag(), k_conversions, "", "write no hashes of the tensors into the metadata",
      set<&Options::writes_no_hashes>},
     {"--dry-run", "", flag(), k_conversions, "", "print the plan: types, sizes, memory; write nothing",

@@ -30,8 +30,8 @@ constexpr std::string_view k_intro_minim =
     "  eval tools   make the tool calls that are expected\n"
     "  check        check whether a checkpoint is whole, is a model of the family, and is computed right\n"
     "  plan         plan where the weights of a checkpoint go and how fast that is, from headers alone\n"
-    "  convert      write a checkpoint as a GGUF file, whose numbers stay or go to plain types\n"
-    "  quantize     write a checkpoint as a GGUF file with quantised weights\n"
+    "  convert      write a checkpoint as a GGUF file or a folder, whose numbers stay or go to plain types\n"
+    "  quantize     write a checkpoint as a GGUF file or a folder with quantised weights\n"
     "  devices      list the devices, and why one is not usable\n"
     "  options      list the options of all commands and of minim-server\n";
 
@@ -78,15 +78,13 @@ std::string_view intro(Command command) {
                    "from headers "
                    "alone.\n";
         case Command::convert:
-            return "minim convert SOURCE OUTPUT OPTIONS: writes a checkpoint as OUTPUT, NAME.gguf. Numbers "
-                   "stay, or go to "
-                   "plain types.\n";
+            return "minim convert SOURCE OUTPUT OPTIONS: writes a checkpoint as OUTPUT, NAME.gguf or a "
+                   "folder. Numbers stay, or go to plain types.\n";
         case Command::quantize:
-            return "minim quantize SOURCE OUTPUT TYPE OPTIONS: writes a checkpoint as OUTPUT, NAME.gguf, "
-                   "with quantised "
-                   "weights. TYPE is "
-                   "a recipe of llama-quantize (Q4_K_M, IQ2_M), one of ik_llama.cpp (IQ4_K), a type, or "
-                   "COPY.\n";
+            return "minim quantize SOURCE OUTPUT TYPE OPTIONS: writes a checkpoint as OUTPUT, NAME.gguf or a "
+                   "folder, with quantised weights. TYPE is a recipe of llama-quantize (Q4_K_M, IQ2_M), one "
+                   "of "
+                   "ik_llama.cpp (IQ4_K), a type, or COPY; of a folder a layout (nvfp4).\n";
         case Command::options:
             return "minim options: lists the options of all commands and of minim-server.\n";
         case Command::server:

@@ -167,6 +167,9 @@ struct Options {
     std::vector<std::string> removed_metadata;
     uint64_t part_bytes = 0;
     int64_t part_tensors = 0;
+    std::string layout;        // of a folder
+    std::string kept_experts;  // a number, or a file
+    std::string reused_file;
     bool first_part_empty = false;
     bool keeps_parts = false;
     bool writes_no_hashes = false;

@@ -635,8 +635,8 @@ enum minim_convert_effort {
 typedef struct minim_convert_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
-    /* Quantises: the name of a recipe, in any case: "Q4_K_M", or of a type; "COPY" changes no tensor. NULL:
-       converts, by `matrix_type`. */
+    /* Quantises: the name of a recipe, in any case: "Q4_K_M", or of a type; "COPY" changes no tensor. Of a
+       folder: of a layout. NULL: converts, by `matrix_type`, or to `layout`. */
     const char* recipe;
     /* Without a recipe: "keep" or NULL (each tensor in the type that holds its numbers, if GGUF has it, else
        BF16), "auto" (all matrices BF16), "f32", "f16", "bf16" or "q8_0" (all matrices). */
@@ -683,23 +683,39 @@ typedef struct minim_convert_params {
     uint64_t memory_bytes;              /* the most memory of all buffers; 0: 2 GiB */
     minim_convert_progress_fn progress; /* may be NULL */
     void* progress_user_data;
+    /* Of an output that is a folder, in any case: "bf16" or NULL; "fp8" (the official release's: attention and
+       experts in blocks of 128 x 128); and, of experts alone, "nvfp4" (ModelOpt), "nvfp4-ct", "mxfp4-ct",
+       "int4-g32", "int4-g128" and "int8" (compressed-tensors). `rules` then have the layout or "bf16" as type. */
+    const char* layout;
+    /* Keeps some experts of each layer: a number ("154"), of those with the largest mean of gate * norm of the
+       output in the importance data `imatrix`; or the path of a JSON file, {"layers": [[ids], ...]}, with a
+       list of as many experts for each layer. NULL: keeps all. */
+    const char* keep_experts;
+    /* Path of an earlier output, a GGUF file with hashes: tensors that were made of the same bytes, with the
+       same type, importance data and encoders are copied from it. NULL: none. */
+    const char* reuse;
 } minim_convert_params;
 #define MINIM_CONVERT_PARAMS_INIT                                                                          \
     {                                                                                                      \
         sizeof(minim_convert_params), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, NULL, \
-            0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL                \
+            0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL,   \
+            NULL                                                                                           \
     }
 
 /*
- * Converts or quantises a checkpoint to a GGUF file. `source` is whatever minim_checkpoint_open opens, of every
- * layout. `output` must end in .gguf; parts are called PREFIX-00001-of-00003.gguf. Uses the threads of
+ * Converts or quantises a checkpoint to a GGUF file or a safetensors folder. `source` is whatever
+ * minim_checkpoint_open opens, of every layout. `output` ends in .gguf, or is the path of the folder. Parts are
+ * called PREFIX-00001-of-00003.gguf; those of a folder model-00001-of-00003.safetensors, of 5 GB unless
+ * `part_bytes` says otherwise. A folder also gets the configuration and tokenizer files, the source folder's or
+ * made of the metadata of a GGUF file; options for metadata and recipes are INVALID for it. Uses the threads of
  * `runtime`. `params` and `cancel` may be NULL. The bytes of the output depend on neither threads nor memory.
  *
  * The files are made in a folder OUTPUT.partial and get their names once all are complete. After a failure,
  * a cancellation, or the end of the process, the same call goes on with the tensors that are missing.
  *
  * Writes a JSON object, the report:
- *   files               a list in the order of the parts: name, bytes, tensors (a count)
+ *   files               a list in the order of the parts: name, bytes, tensors (a count; 0 of the small files
+ *                       of a folder)
  *   bytes, tensor_bytes of all files, and of the tensors in them
  *   bits_per_weight
  *   source_bytes        that are read
@@ -708,12 +724,15 @@ typedef struct minim_convert_params {
  *   tensors             a list in the order of the files: name, from and to (types), shape (outermost first),
  *                       bytes; but for a dry run also number, of, source_bytes, xxh3 and source_xxh3 (XXH3-64 of
  *                       the bytes, in hexadecimal), seconds, and of encoded tensors rmse and weighted: the root
- *                       of the sum of square errors over that of squares, plain and weighted by importance
+ *                       of the sum of square errors over that of squares, plain and weighted by importance.
+ *                       Of a folder: a matrix with its scales, in the name of its weight; the hash is that of
+ *                       the hashes of its tensors
  *   needs_importance    names of tensors whose type needs importance data, for which there is none
  *   without_importance  names of encoded tensors for which `imatrix` has no data
  *   fallbacks           names of tensors whose rows are no multiple of the block of the type that was asked for
  *   widened             names of tensors that became BF16 because GGUF does not have their type
- *   resumed, seconds    not for a dry run: tensors of an earlier run, and the time of this one
+ *   resumed, reused     not for a dry run: tensors of an earlier run, and those copied from `reuse`
+ *   seconds             not for a dry run: the time of this run
  * A dry run reads only headers.
  *
  * Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in minim_model_open, and UNSUPPORTED for a

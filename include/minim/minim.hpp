@@ -416,6 +416,9 @@ struct ConvertOptions {
     bool verify = true;
     uint64_t memory_bytes = 0;
     ConvertProgress progress;
+    std::string layout;        // of a folder
+    std::string keep_experts;  // a number, or a file
+    std::string reuse;         // an earlier output
 };
 
 // Converts or quantises a checkpoint. Returns the report as JSON (minim_convert).
@@ -466,6 +469,9 @@ inline std::string convert(const Runtime& runtime, const std::string& source, co
     params.restart = options.restart ? 1 : 0;
     params.no_verify = options.verify ? 0 : 1;
     params.memory_bytes = options.memory_bytes;
+    params.layout = detail::text_or_null(options.layout);
+    params.keep_experts = detail::text_or_null(options.keep_experts);
+    params.reuse = detail::text_or_null(options.reuse);
     struct State {
         const ConvertProgress& progress;
         detail::Carrier carrier;

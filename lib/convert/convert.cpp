@@ -17,7 +17,9 @@
 #include "base/format_text.h"
 #include "base/hasher.h"
 #include "base/json.h"
+#include "convert/earlier_output.h"
 #include "convert/encode_slab.h"
+#include "convert/experts.h"
 #include "convert/importance.h"
 #include "convert/partial_output.h"
 #include "convert/plan.h"
@@ -84,6 +86,9 @@ Job job_of(const Options& options, const Plan& plan, const Source& source, const
     job.emplace_back("source", in_one_line(files));
     job.emplace_back("headers", hex(hash_of_source(source)));
     job.emplace_back("importance", importance == nullptr ? "none" : hex(importance->hash()));
+    job.emplace_back("experts", source.kept_experts.empty()
+                                    ? "all"
+                                    : format_text("{} {}", source.kept_experts, hex(source.kept_hash)));
     job.emplace_back("effort", options.effort == EncodeEffort::fast ? "fast" : "full");
     // The output's headers have all types, places and metadata.
     Hasher hasher;
@@ -91,7 +96,12 @@ Job job_of(const Options& options, const Plan& plan, const Source& source, const
         hasher.add(std::as_bytes(std::span(plan.files[f].name)));
         hasher.add(header_of(plan, plan.metadata, f).bytes);
     }
-    const std::string recipe = options.types.recipe ? options.types.recipe->name : "none";
+    for (const auto& [name, text] : plan.side_files) {
+        hasher.add(std::as_bytes(std::span(name)));
+        hasher.add(std::as_bytes(std::span(text)));
+    }
+    std::string recipe = options.types.recipe ? options.types.recipe->name : "none";
+    if (plan.layout) recipe = name_of(*plan.layout);
     job.emplace_back("options", format_text("recipe {}, rules {}, result {}", recipe,
                                             in_one_line(options.types.rules), hex(hasher.value())));
     return job;
@@ -141,12 +151,12 @@ std::vector<SlabPlace> slabs_of(const Plan& plan, const std::map<int64_t, DoneTe
         const PlannedTensor& tensor = plan.tensors[i];
         const SourceTensor& source = *tensor.source;
         const int64_t n_rows = tensor.work == Work::factors ? 0 : source.all_rows();
-        const int64_t out_bytes = tensor.work == Work::encode ? row_bytes(tensor.type, source.n_columns) : 0;
-        const int64_t row_bytes = std::max<int64_t>(source.row_bytes + out_bytes, 1);
-        constexpr int64_t k_together = layouts::k_rows_together;
+        const int64_t together =
+            std::max(layouts::k_rows_together, plan.layout ? row_group(*plan.layout) : 1);
+        const int64_t out_bytes = tensor.work == Work::factors ? 0 : tensor.bytes_of_rows(0, together);
+        const int64_t bytes = std::max<int64_t>(together * source.row_bytes + out_bytes, 1);
         const int64_t at_once =
-            std::max<int64_t>(static_cast<int64_t>(plan.slabs.bytes) / row_bytes / k_together, 1) *
-            k_together;
+            std::max<int64_t>(static_cast<int64_t>(plan.slabs.bytes) / bytes, 1) * together;
         for (int64_t row = 0; row < n_rows; row += at_once) {
             const int64_t count = std::min(at_once, n_rows - row);
             places.push_back({i, {row, count}, row + count == n_rows});
@@ -168,6 +178,22 @@ void read_rows(const weights::Reader& reader, const SourceTensor& source, SlabRo
     }
 }
 
+// A range of a file that is written from its start.
+struct Written {
+    Hasher hasher;
+    uint64_t bytes = 0;
+
+    void reset() {
+        hasher.reset();
+        bytes = 0;
+    }
+    void add(const PartFile& file, uint64_t offset, std::span<const std::byte> more) {
+        file.write_at(offset + bytes, more);
+        hasher.add(more);
+        bytes += more.size();
+    }
+};
+
 class Conversion {
   public:
     Conversion(const Options& options, const Source& source, const Importance* importance, const Plan& plan,
@@ -181,6 +207,22 @@ class Conversion {
           progress_(progress),
           reader_(source.checkpoint),
           largest_(plan.tensors.size()) {}
+
+    // Copies tensors of an earlier output that would be made again with the same bytes.
+    void reuse(const EarlierOutput& earlier, PartialOutput& output) {
+        TaskThread writes("minim-write");
+        for (int64_t number = 0; number < std::ssize(plan_.tensors); ++number) {
+            const EarlierTensor* tensor = earlier.find(plan_.tensors[number]);
+            if (tensor == nullptr || output.done().contains(number)) continue;
+            std::optional<DoneTensor> done =
+                copy_earlier(earlier.checkpoint(), *tensor, number, output, writes);
+            if (!done) continue;
+            writes.run([&] { output.add_done(*done); });
+            ++n_reused_;
+        }
+        writes.run([&] { output.record(); });
+    }
+    int64_t n_reused() const { return n_reused_; }
 
     // Makes all tensors that are not done. Afterwards all are.
     void run(PartialOutput& output) {
@@ -215,7 +257,7 @@ class Conversion {
         const auto relative = [](double error, double square) {
             return square > 0 ? std::sqrt(error / square) : 0.0;
         };
-        if (tensor.work == Work::encode) {
+        if (tensor.work == Work::encode || tensor.work == Work::pieces) {
             const ErrorSums& errors = done.errors;
             out += format_text(",\"rmse\":{},\"weighted\":{}", relative(errors.error, errors.square),
                                relative(errors.weighted_error, errors.weighted_square));
@@ -243,9 +285,12 @@ class Conversion {
             const PlannedTensor& tensor = plan_.tensors[slab.tensor];
             if (slab.rows.first == 0) begin_tensor(slab.tensor);
             reads.wait(slab.read);
+            if (tensor.work == Work::encode || tensor.work == Work::pieces)
+                reserve(slab.out, tensor.bytes_of_rows(slab.rows.first, slab.rows.count));
             if (tensor.work == Work::encode) {
-                reserve(slab.out, slab.rows.count * row_bytes(tensor.type, task_.source->n_columns));
                 add(encode_slab(task_, slab.rows, bytes_in(slab), bytes_out(slab), threads_));
+            } else if (tensor.work == Work::pieces) {
+                write_pieces(slab);
             } else if (tensor.work == Work::factors) {
                 write_factors(slab);
             }
@@ -264,6 +309,38 @@ class Conversion {
             }
         }
         for (const Slab& slab : ring_) writes.wait(slab.written);
+    }
+
+    // Returns nothing if the bytes of the source, or those of the earlier output, have another hash than the earlier output states.
+    std::optional<DoneTensor> copy_earlier(const checkpoint::Checkpoint& from, const EarlierTensor& earlier,
+                                           int64_t number, PartialOutput& output, TaskThread& writes) {
+        const PlannedTensor& tensor = plan_.tensors[number];
+        const SourceTensor& source = *tensor.source;
+        begin_tensor(number);
+        Hasher hasher;
+        Hasher source_hasher;
+        const int64_t out_bytes = row_bytes(tensor.type, source.n_columns);
+        const int64_t at_once =
+            std::max<int64_t>(static_cast<int64_t>(plan_.slabs.bytes) / (source.row_bytes + out_bytes), 1);
+        std::vector<std::byte> rows;
+        std::vector<std::byte> encoded;
+        for (int64_t row = 0; row < source.all_rows(); row += at_once) {
+            throw_if_cancelled(cancel_, "the conversion");
+            const SlabRows slab = {row, std::min(at_once, source.all_rows() - row)};
+            rows.resize(slab.count * source.row_bytes);
+            encoded.resize(slab.count * out_bytes);
+            read_rows(reader_, source, slab, rows.data());
+            from.read(*earlier.tensor, static_cast<uint64_t>(row * out_bytes), encoded);
+            source_hasher.add(rows);
+            hasher.add(encoded);
+            add(compare_slab(task_, slab, rows, encoded, threads_));
+            const uint64_t offset = tensor.offset + static_cast<uint64_t>(row * out_bytes);
+            writes.run([&] { output.file(tensor.file).write_at(offset, encoded); });
+        }
+        if (source_hasher.value() != earlier.source_hash || hasher.value() != earlier.hash)
+            return std::nullopt;
+        return DoneTensor{number,  tensor.offset,        tensor.bytes, hasher.value(), source_hasher.value(),
+                          errors_, seconds_since(begin_)};
     }
 
     // Calls the progress function. Throws cancelled.
@@ -288,7 +365,7 @@ class Conversion {
     std::span<std::byte> bytes_out(Slab& slab) const {
         const PlannedTensor& tensor = plan_.tensors[slab.tensor];
         if (tensor.work == Work::factors) return std::span(slab.out).first(tensor.bytes);
-        return std::span(slab.out).first(slab.rows.count * row_bytes(tensor.type, tensor.source->n_columns));
+        return std::span(slab.out).first(tensor.bytes_of_rows(slab.rows.first, slab.rows.count));
     }
 
     // On the reading thread, which reads the slabs of a tensor in their order.
@@ -299,7 +376,8 @@ class Conversion {
         const SourceTensor& source = *tensor.source;
         reserve(slab.in, slab.rows.count * source.row_bytes);
         read_rows(reader_, source, slab.rows, slab.in.data());
-        if (tensor.work != Work::encode) return;  // the output's hash is the source's
+        if (tensor.work == Work::copy || tensor.work == Work::factors)
+            return;  // the output's hash is the source's
         source_hasher_.add(bytes_in(slab));
         if (slab.is_last) slab.source_hash = source_hasher_.value();
     }
@@ -307,17 +385,27 @@ class Conversion {
     // On the writing thread, which writes the slabs of a tensor in their order.
     void write(Slab& slab, PartialOutput& output, DoneTensor done) {
         const PlannedTensor& tensor = plan_.tensors[slab.tensor];
-        if (slab.rows.first == 0) {
-            output_hasher_.reset();
-            written_bytes_ = 0;
-        }
+        if (slab.rows.first == 0)
+            for (Written& written : written_) written.reset();
+        const PartFile& file = output.file(tensor.file);
         const std::span<const std::byte> bytes = tensor.work == Work::copy ? bytes_in(slab) : bytes_out(slab);
-        output.file(tensor.file).write_at(tensor.offset + written_bytes_, bytes);
-        output_hasher_.add(bytes);
-        written_bytes_ += bytes.size();
+        if (tensor.work == Work::pieces) {
+            size_t at = 0;
+            for (size_t i = 0; i < tensor.pieces.size(); ++i) {
+                const Piece& piece = tensor.pieces[i];
+                const size_t count = piece.bytes_of(slab.rows.first, slab.rows.count);
+                written_[i].add(file, piece.offset, bytes.subspan(at, count));
+                at += count;
+            }
+        } else {
+            written_[0].add(file, tensor.offset, bytes);
+        }
         if (!slab.is_last) return;
-        done.hash = output_hasher_.value();
-        if (tensor.work != Work::encode) done.source_hash = done.hash;
+        std::vector<uint64_t> hashes;
+        for (size_t i = 0; i < std::max<size_t>(tensor.pieces.size(), 1); ++i)
+            hashes.push_back(written_[i].hasher.value());
+        done.hash = joined_hash(hashes);
+        if (tensor.work == Work::copy || tensor.work == Work::factors) done.source_hash = done.hash;
         output.add_done(done);
     }
 
@@ -332,13 +420,19 @@ class Conversion {
         const PlannedTensor& tensor = plan_.tensors[number];
         begin_ = Clock::now();
         errors_ = {};
-        if (tensor.work == Work::encode) task_ = task_of(number);
+        if (tensor.work == Work::encode || tensor.work == Work::pieces) task_ = task_of(number);
     }
 
     EncodeTask task_of(int64_t number) {
         const PlannedTensor& tensor = plan_.tensors[number];
         EncodeTask task = plain_task(tensor);
-        if (tensor.type == Format::nvfp4) task.type_factors = nvfp4_factors(number);
+        if (tensor.work == Work::pieces) {
+            if (!has_matrix_factor(tensor.piece_layout)) return task;
+            const bool keeps = keeps_codes(tensor.piece_layout, tensor.source->format);
+            task.type_factors = keeps ? source_factors(*tensor.source) : nvfp4_factors(number);
+        } else if (tensor.type == Format::nvfp4) {
+            task.type_factors = nvfp4_factors(number);
+        }
         return task;
     }
 
@@ -351,6 +445,31 @@ class Conversion {
         task.chunk_rows = plan_.slabs.chunk_rows;
         if (tensor.source->has_factors) task.source_factors = source_factors(*tensor.source);
         return task;
+    }
+
+    // Encodes the rows of a matrix of a folder, and writes what it has once.
+    void write_pieces(Slab& slab) {
+        const PlannedTensor& tensor = plan_.tensors[slab.tensor];
+        const std::span<std::byte> out = bytes_out(slab);
+        add(encode_folder_slab(task_, tensor.piece_layout, tensor.pieces, slab.rows, bytes_in(slab), out,
+                               threads_));
+        if (slab.rows.first != 0) return;
+        const float factor = task_.type_factors.empty() ? 1.0F : task_.type_factors.front();
+        const float peak = importance_ == nullptr ? 0.0F : importance_->input_peak(*tensor.source, 0);
+        const auto put_bytes = [&](const auto& value, size_t at) {
+            std::ranges::copy(std::as_bytes(std::span(&value, 1)), out.begin() + static_cast<ptrdiff_t>(at));
+        };
+        size_t at = 0;
+        for (const Piece& piece : tensor.pieces) {
+            constexpr float k_largest_code = 6.0F * 448.0F;
+            if (piece.content == PieceContent::factor) put_bytes(factor, at);
+            if (piece.content == PieceContent::inverse_factor) put_bytes(1.0F / factor, at);
+            if (piece.content == PieceContent::input_scale) put_bytes(peak / k_largest_code, at);
+            if (piece.content == PieceContent::inverse_input_scale) put_bytes(k_largest_code / peak, at);
+            if (piece.content == PieceContent::shape)
+                put_bytes(std::array<int64_t, 2>{tensor.source->n_rows, tensor.source->n_columns}, at);
+            at += piece.bytes_of(slab.rows.first, slab.rows.count);
+        }
     }
 
     std::vector<float> source_factors(const SourceTensor& source) const {
@@ -381,7 +500,26 @@ class Conversion {
         return factors;
     }
 
+    // Gate and up of an expert of a folder are near each other.
+    std::optional<int64_t> other_of_folder_pair(int64_t number) const {
+        constexpr int64_t k_near = 2;
+        const PlannedTensor& tensor = plan_.tensors[number];
+        std::string name = tensor.name;
+        if (name.ends_with(".w1.weight")) {
+            name.replace(name.size() - std::string_view("w1.weight").size(), 2, "w3");
+        } else if (name.ends_with(".w3.weight")) {
+            name.replace(name.size() - std::string_view("w3.weight").size(), 2, "w1");
+        } else {
+            return std::nullopt;
+        }
+        const int64_t last = std::min(number + k_near, std::ssize(plan_.tensors) - 1);
+        for (int64_t i = std::max<int64_t>(number - k_near, 0); i <= last; ++i)
+            if (plan_.tensors[i].name == name && plan_.tensors[i].work == Work::pieces) return i;
+        return std::nullopt;
+    }
+
     std::optional<int64_t> other_of_pair(int64_t number) const {
+        if (plan_.layout) return other_of_folder_pair(number);
         constexpr std::string_view k_gate = ".ffn_gate_exps.";
         constexpr std::string_view k_up = ".ffn_up_exps.";
         std::string name = plan_.tensors[number].name;
@@ -433,6 +571,7 @@ class Conversion {
     const weights::Reader reader_;
     std::vector<std::vector<float>> largest_;  // of each tensor that was measured, of each of its matrices
     Progress state_;
+    int64_t n_reused_ = 0;
     std::array<Slab, k_slabs> ring_;  // outlives the threads that read and write
 
     // Of the tensor that is encoded.
@@ -440,18 +579,24 @@ class Conversion {
     ErrorSums errors_;
     Clock::time_point begin_;
 
-    Hasher source_hasher_;  // of the reading thread
-    Hasher output_hasher_;  // of the writing thread
-    uint64_t written_bytes_ = 0;
+    Hasher source_hasher_;                       // of the reading thread
+    std::array<Written, k_max_pieces> written_;  // of the writing thread: each piece of a tensor
 };
 
-// Returns the hash of each source tensor that an earlier conversion stated, by the tensor's name.
-std::map<std::string, uint64_t, std::less<>> stated_source_hashes(const Source& source) {
+// Returns the hash of each source tensor that an earlier conversion stated, by the tensor's name. None if it had other encoders than this
+// one: the output states one kind.
+std::map<std::string, uint64_t, std::less<>> stated_source_hashes(const Source& source, const Plan& plan) {
     std::map<std::string, uint64_t, std::less<>> hashes;
-    const checkpoint::MetaValue* stated = source.checkpoint.metadata().find("minim.tensor_source_xxh3");
+    const checkpoint::Metadata& metadata = source.checkpoint.metadata();
+    const checkpoint::MetaValue* stated = metadata.find("minim.tensor_source_xxh3");
     const auto tensors = source.checkpoint.tensors();
     if (stated == nullptr || stated->element_type != checkpoint::MetaType::u64 ||
         stated->count != tensors.size())
+        return hashes;
+    const auto has_key = [](const auto& entry) { return entry.first == k_encoders_key; };
+    const auto encoders = std::ranges::find_if(plan.metadata, has_key);
+    const auto earlier = metadata.string(k_encoders_key);
+    if (encoders != plan.metadata.end() && earlier && *earlier != encoders->second.string_at(0))
         return hashes;
     for (size_t i = 0; i < tensors.size(); ++i) hashes.emplace(tensors[i].name, stated->unsigned_at(i));
     return hashes;
@@ -462,12 +607,13 @@ checkpoint::MetaEntries with_hashes(const Plan& plan, const Source& source,
                                     const std::map<int64_t, DoneTensor>& done) {
     checkpoint::MetaEntries metadata = plan.metadata;
     if (!plan.has_hashes) return metadata;
-    const auto stated = stated_source_hashes(source);
+    const auto stated = stated_source_hashes(source, plan);
     std::vector<uint64_t> hashes;
     std::vector<uint64_t> source_hashes;
     for (const auto& [number, tensor] : done) {
         const PlannedTensor& planned = plan.tensors[number];
-        const auto found = planned.work == Work::copy ? stated.find(planned.name) : stated.end();
+        const bool is_whole = planned.work == Work::copy && planned.source->experts.empty();
+        const auto found = is_whole ? stated.find(planned.name) : stated.end();
         hashes.push_back(tensor.hash);
         source_hashes.push_back(found != stated.end() ? found->second : tensor.source_hash);
     }
@@ -489,7 +635,11 @@ Prepared prepare(const Options& options, const ThreadPool& threads, const Logger
     if (!options.imatrix.empty())
         importance = std::make_unique<const Importance>(options.imatrix, options.include_weights,
                                                         options.exclude_weights);
-    Prepared prepared{std::move(importance), open_source(options.source, log), {}};
+    Prepared prepared{
+        std::move(importance), open_source(options.source, log, options.layout.has_value()), {}};
+    if (!options.keep_experts.empty())
+        cut_experts(choose_experts(options.keep_experts, prepared.source, prepared.importance.get()),
+                    prepared.source);
     prepared.plan = make_plan(options, prepared.source, prepared.importance.get(), threads.n_threads(), log);
     return prepared;
 }
@@ -506,6 +656,8 @@ std::string convert_model(const Options& options, const ThreadPool& threads, con
     const Prepared prepared = prepare(options, threads, log);
     const auto& [importance, source, plan] = prepared;
     check_encoders(plan);
+    std::optional<EarlierOutput> earlier;
+    if (!options.reuse.empty()) earlier.emplace(options.reuse, encoders_text(options, importance.get()), log);
     // On a thread of the library a write beyond RLIMIT_FSIZE is an error; on the caller's it would end the process.
     std::unique_ptr<PartialOutput> output;
     const auto on_own_thread = [](std::function<void()> task) {
@@ -518,9 +670,13 @@ std::string convert_model(const Options& options, const ThreadPool& threads, con
     const auto n_resumed = std::ssize(output->done());
     Conversion conversion(options, source, importance.get(), plan, threads, cancel, progress);
     try {
+        if (earlier) conversion.reuse(*earlier, *output);
         conversion.run(*output);
         const checkpoint::MetaEntries metadata = with_hashes(plan, source, output->done());
-        on_own_thread([&] { output->write_headers(metadata); });
+        on_own_thread([&] {
+            output->write_side_files();
+            output->write_headers(metadata);
+        });
         if (options.verifies) verify(*output, plan, metadata, threads, cancel, log);
     } catch (const Error& error) {
         if (error.status() != Status::cancelled) throw;
@@ -532,7 +688,8 @@ std::string convert_model(const Options& options, const ThreadPool& threads, con
     std::vector<std::string> tensors;
     for (const auto& [number, done] : output->done()) tensors.push_back(conversion.result(number, done));
     return to_json(plan, tensors,
-                   format_text(",\"resumed\":{},\"seconds\":{:.3f}", n_resumed, seconds_since(begin)));
+                   format_text(",\"resumed\":{},\"reused\":{},\"seconds\":{:.3f}", n_resumed,
+                               conversion.n_reused(), seconds_since(begin)));
 }
 
 }  // namespace minim::convert

@@ -35,8 +35,8 @@ std::vector<Chunk> chunks_of(const EncodeTask& task, SlabRows slab) {
 
 // Returns "row R" or "row R of expert E".
 std::string row_text(const EncodeTask& task, const Chunk& chunk, int64_t row) {
-    if (task.source->matrices.size() == 1) return format_text("row {}", chunk.first + row);
-    return format_text("row {} of expert {}", chunk.first + row, chunk.matrix);
+    if (task.source->n_matrices_of_stack() == 1) return format_text("row {}", chunk.first + row);
+    return format_text("row {} of expert {}", chunk.first + row, task.source->number_in_stack(chunk.matrix));
 }
 
 // Decodes the rows of a chunk and multiplies them by the factor of the matrix. Throws format for a number that is not finite.
@@ -97,17 +97,11 @@ std::map<int64_t, std::vector<float>> importance_of(const EncodeTask& task,
     return importance;
 }
 
-void encode_chunk(const EncodeTask& task, const Chunk& chunk, const std::vector<float>& x,
-                  const std::vector<float>* importance, std::byte* out) {
+// Calls encode(). Its errors then name the tensor and the rows.
+template <class Encode>
+void with_place(const EncodeTask& task, const Chunk& chunk, const Encode& encode) {
     try {
-        encode_rows({.format = task.type,
-                     .x = x.data(),
-                     .n_rows = chunk.count,
-                     .n_columns = task.source->n_columns,
-                     .importance = importance == nullptr ? nullptr : importance->data(),
-                     .out = out,
-                     .effort = task.effort,
-                     .factor = task.type_factors.empty() ? 1.0F : task.type_factors[chunk.matrix]});
+        encode();
     } catch (const Error& error) {
         throw Error(error.status(), error.reason(),
                     format_text("tensor {}, rows counted from {}: {}", shown(task.source->name),
@@ -116,14 +110,27 @@ void encode_chunk(const EncodeTask& task, const Chunk& chunk, const std::vector<
     }
 }
 
-}  // namespace
+void encode_chunk(const EncodeTask& task, const Chunk& chunk, const std::vector<float>& x,
+                  const std::vector<float>* importance, std::byte* out) {
+    with_place(task, chunk, [&] {
+        encode_rows({.format = task.type,
+                     .x = x.data(),
+                     .n_rows = chunk.count,
+                     .n_columns = task.source->n_columns,
+                     .importance = importance == nullptr ? nullptr : importance->data(),
+                     .out = out,
+                     .effort = task.effort,
+                     .factor = task.type_factors.empty() ? 1.0F : task.type_factors[chunk.matrix]});
+    });
+}
 
-ErrorSums encode_slab(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
-                      std::span<std::byte> out, const ThreadPool& threads) {
+// Decodes each chunk and calls encode(chunk, x, importance, y), which encodes it and writes to `y` what that stands for.
+template <class Encode>
+ErrorSums encode_chunks(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
+                        const ThreadPool& threads, const Encode& encode) {
     const std::vector<Chunk> chunks = chunks_of(task, slab);
     const auto importance = importance_of(task, chunks);
     const int64_t n_columns = task.source->n_columns;
-    const int64_t out_bytes = row_bytes(task.type, n_columns);
     std::vector<ErrorSums> sums(chunks.size());
     weights::FirstError first_error;
     struct Scratch {
@@ -138,12 +145,8 @@ ErrorSums encode_slab(const EncodeTask& task, SlabRows slab, std::span<const std
             decode_chunk(task, chunk, rows.data(), x);
             const auto found = importance.find(chunk.matrix);
             const std::vector<float>* weights = found == importance.end() ? nullptr : &found->second;
-            std::byte* to = out.data() + chunk.at * out_bytes;
-            encode_chunk(task, chunk, x, weights, to);
             y.resize(x.size());
-            decode_rows(task.type, to, chunk.count, out_bytes, n_columns, y.data());
-            if (!task.type_factors.empty())
-                for (float& value : y) value *= task.type_factors[chunk.matrix];
+            encode(chunk, x, weights, y);
             for (int64_t row = 0; row < chunk.count; ++row)
                 add_errors(x.data() + row * n_columns, y.data() + row * n_columns,
                            weights == nullptr ? nullptr : weights->data(), n_columns, sums[i]);
@@ -158,6 +161,68 @@ ErrorSums encode_slab(const EncodeTask& task, SlabRows slab, std::span<const std
         all.weighted_square += one.weighted_square;
     }
     return all;
+}
+
+}  // namespace
+
+ErrorSums encode_slab(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
+                      std::span<std::byte> out, const ThreadPool& threads) {
+    const int64_t n_columns = task.source->n_columns;
+    const int64_t out_bytes = row_bytes(task.type, n_columns);
+    return encode_chunks(task, slab, rows, threads,
+                         [&](const Chunk& chunk, const std::vector<float>& x,
+                             const std::vector<float>* weights, std::vector<float>& y) {
+                             std::byte* to = out.data() + chunk.at * out_bytes;
+                             encode_chunk(task, chunk, x, weights, to);
+                             decode_rows(task.type, to, chunk.count, out_bytes, n_columns, y.data());
+                             if (!task.type_factors.empty())
+                                 for (float& value : y) value *= task.type_factors[chunk.matrix];
+                         });
+}
+
+ErrorSums compare_slab(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
+                       std::span<const std::byte> encoded, const ThreadPool& threads) {
+    const int64_t n_columns = task.source->n_columns;
+    const int64_t bytes = row_bytes(task.type, n_columns);
+    return encode_chunks(
+        task, slab, rows, threads,
+        [&](const Chunk& chunk, const std::vector<float>&, const std::vector<float>*, std::vector<float>& y) {
+            decode_rows(task.type, encoded.data() + chunk.at * bytes, chunk.count, bytes, n_columns,
+                        y.data());
+        });
+}
+
+ErrorSums encode_folder_slab(const EncodeTask& task, FolderLayout layout, std::span<const Piece> pieces,
+                             SlabRows slab, std::span<const std::byte> rows, std::span<std::byte> out,
+                             const ThreadPool& threads) {
+    // The bytes of codes and of scales in `out`.
+    struct Place {
+        const Piece* piece = nullptr;
+        std::byte* begin = nullptr;
+    };
+    Place codes;
+    Place scales;
+    size_t at = 0;
+    for (const Piece& piece : pieces) {
+        if (piece.content == PieceContent::codes) codes = {&piece, out.data() + at};
+        if (piece.content == PieceContent::scales) scales = {&piece, out.data() + at};
+        at += piece.bytes_of(slab.first, slab.count);
+    }
+    const auto encode = [&](const Chunk& chunk, const std::vector<float>& x,
+                            const std::vector<float>* weights, std::vector<float>& y) {
+        EncodeFolderPart part = {
+            .layout = layout, .x = x.data(), .n_rows = chunk.count, .n_columns = task.source->n_columns};
+        part.importance = weights == nullptr ? nullptr : weights->data();
+        part.effort = task.effort;
+        part.factor = task.type_factors.empty() ? 1.0F : task.type_factors.front();
+        part.source_rows = rows.data() + chunk.at * task.source->row_bytes;
+        part.source_format = task.source->format;
+        part.codes = codes.begin + codes.piece->bytes_before(chunk.at);
+        part.scales = scales.begin + scales.piece->bytes_before(chunk.at);
+        part.decoded = y.data();
+        with_place(task, chunk, [&] { encode_folder_part(part); });
+    };
+    return encode_chunks(task, slab, rows, threads, encode);
 }
 
 void update_largest(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,

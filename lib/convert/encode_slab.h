@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "convert/folder_layout.h"
 #include "convert/importance.h"
 #include "convert/journal.h"
 #include "convert/source.h"
@@ -39,6 +40,16 @@ struct SlabRows {
 // the number of threads. Throws invalid or format, naming the tensor, row and column, for a number that is not finite or cannot be encoded.
 ErrorSums encode_slab(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
                       std::span<std::byte> out, const ThreadPool& threads);
+
+// Returns the sums of the errors of rows that were encoded before.
+ErrorSums compare_slab(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,
+                       std::span<const std::byte> encoded, const ThreadPool& threads);
+
+// As encode_slab(), of one matrix of a folder. `out`: of each piece the bytes of these rows, one piece after the other. Only codes and scales
+// are written.
+ErrorSums encode_folder_slab(const EncodeTask& task, FolderLayout layout, std::span<const Piece> pieces,
+                             SlabRows slab, std::span<const std::byte> rows, std::span<std::byte> out,
+                             const ThreadPool& threads);
 
 // Returns the largest magnitude in each matrix, given some rows: updates `largest`, one for each matrix.
 void update_largest(const EncodeTask& task, SlabRows slab, std::span<const std::byte> rows,

@@ -26,6 +26,12 @@ class Importance {
     // Returns the weight of each column of a matrix: the mean square of its input, over the rows that reached it. An expert that few rows
     // reached also gets some of the mean of all experts. Empty: no data.
     std::vector<float> of_matrix(const SourceTensor& tensor, int64_t matrix) const;
+    // Returns the largest magnitude of the matrix's inputs; of those of all experts if no row reached this one. 0: unknown.
+    float input_peak(const SourceTensor& tensor, int64_t matrix) const;
+
+    // Returns the mean of gate * norm of the output of each expert, over the rows that reached it, given the stack's name; -1 for an
+    // expert without rows. Throws invalid, naming the entry, if there is no such data.
+    std::vector<double> expert_norms(std::string_view stack, int64_t n_expert) const;
 
     const std::string& file_name() const noexcept { return file_name_; }  // without folder
     std::string dataset() const;                                          // the first one's name, or ""

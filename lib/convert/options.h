@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/gguf_writer.h"
+#include "convert/folder_layout.h"
 #include "convert/metadata_edits.h"
 #include "convert/rules.h"
 #include "format/encode/encode_rows.h"
@@ -14,8 +16,9 @@
 namespace minim::convert {
 
 struct Options {
-    std::string source;  // any checkpoint that opens; of a split file any part
-    std::string output;  // NAME.gguf
+    std::string source;                       // any checkpoint that opens; of a split file any part
+    std::string output;                       // NAME.gguf, or the folder
+    std::optional<FolderLayout> layout = {};  // of a folder; nothing: a GGUF file
     TypeOptions types = {};
     bool is_quantize = false;  // the metadata state the quantisation
     std::string imatrix = {};  // a file of importance data; "": none
@@ -26,8 +29,10 @@ struct Options {
     std::string name = {};  // general.name; "": the source's
     std::vector<MetadataEdit> edits = {};
     checkpoint::PartLimits limits = {};
-    bool keeps_split = false;   // parts as the source's
-    bool writes_hashes = true;  // minim.tensor_xxh3
+    std::string keep_experts = {};  // how many of each layer, or a file that lists them; "": all
+    std::string reuse = {};         // an earlier output; "": none
+    bool keeps_split = false;       // parts as the source's
+    bool writes_hashes = true;      // minim.tensor_xxh3
     bool overwrites = false;
     bool restarts = false;  // an unfinished output is thrown away
     bool verifies = true;

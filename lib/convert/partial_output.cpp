@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "base/hasher.h"
 #include "base/io_error.h"
 
 namespace minim::convert {
@@ -26,7 +25,6 @@ constexpr double k_record_seconds = 60;
 constexpr double k_record_share = 0.05;  // of the time may be spent on recording
 constexpr mode_t k_folder_mode = 0777;
 constexpr size_t k_marked_bytes = 24;  // of the header, which make the file a model; written last
-constexpr uint64_t k_read_bytes = uint64_t{8} << 20;
 
 double seconds_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -57,6 +55,9 @@ PartialOutput::PartialOutput(const Options& options, const Plan& plan, const Sou
         for (const File& from : source.checkpoint.files())
             if (is_same_file(plan.path_of(file), from.path()))
                 fail(Status::invalid, "the output {} is the source", plan.path_of(file));
+    std::error_code error;
+    if (plan.layout && std::filesystem::equivalent(plan.path(), source.checkpoint.folder(), error))
+        fail(Status::invalid, "the output {} is the source", plan.path());
     prepare_folder();
     try {
         open_journal(job);
@@ -109,7 +110,26 @@ void PartialOutput::open_journal(const Job& job) {
     is_renaming_ = content.is_renaming;
 }
 
+// A folder is replaced only if it is a model's: it has weights and no other folder.
+void PartialOutput::check_folder_name() const {
+    const std::string path = plan_.path();
+    if (!exists(path)) return;
+    if (!options_.overwrites) fail(Status::invalid, "the output {} exists; --overwrite replaces it", path);
+    std::error_code error;
+    bool has_weights = false;
+    for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+        if (at->is_directory(error)) {
+            fail(Status::invalid, "the output {} has a folder {}: it is not replaced", path,
+                 at->path().filename().string());
+        }
+        has_weights = has_weights || at->path().extension() == ".safetensors";
+    }
+    if (error || !has_weights)
+        fail(Status::invalid, "the output {} is not a folder with weights: it is not replaced", path);
+}
+
 void PartialOutput::check_names() const {
+    if (plan_.layout) return check_folder_name();
     if (options_.overwrites) return;
     for (const PlannedFile& file : plan_.files) {
         const bool is_ours = is_renaming_ && !exists(path_in_folder(file));
@@ -157,20 +177,15 @@ void PartialOutput::open_files() {
 }
 
 void PartialOutput::check_done(const Logger& log) {
-    std::vector<std::byte> block(k_read_bytes);
-    Hasher hasher;
     std::erase_if(done_, [&](const auto& entry) {
         const auto& [number, done] = entry;
         if (number < 0 || number >= std::ssize(plan_.tensors)) return true;
         const PlannedTensor& tensor = plan_.tensors[number];
         if (done.bytes != tensor.bytes || done.offset != tensor.offset) return true;
-        hasher.reset();
-        for (uint64_t at = 0; at < done.bytes; at += k_read_bytes) {
-            const std::span part = std::span(block).first(std::min(k_read_bytes, done.bytes - at));
-            files_[tensor.file].read_at(done.offset + at, part);
-            hasher.add(part);
-        }
-        if (hasher.value() == done.hash) return false;
+        const auto read = [&](uint64_t offset, std::span<std::byte> out) {
+            files_[tensor.file].read_at(offset, out);
+        };
+        if (hash_of_tensor(tensor, read) == done.hash) return false;
         log.warning("tensor {} is not what an earlier run wrote; it is made again", shown(tensor.name));
         return true;
     });
@@ -199,6 +214,14 @@ void PartialOutput::record() {
     record_seconds_ = last_record_ - begin;
 }
 
+void PartialOutput::write_side_files() {
+    for (const auto& [name, text] : plan_.side_files) {
+        const PartFile file(folder_ + "/" + name, text.size());
+        file.write_at(0, std::as_bytes(std::span(text)));
+        file.flush();
+    }
+}
+
 void PartialOutput::write_headers(const checkpoint::MetaEntries& metadata) {
     record();
     std::vector<checkpoint::NewHeader> headers;
@@ -213,7 +236,25 @@ void PartialOutput::write_headers(const checkpoint::MetaEntries& metadata) {
     }
 }
 
+// A complete folder gets its name in one step. One that it replaces is moved into it before, and removed after.
+void PartialOutput::publish_folder() {
+    const std::string path = plan_.path();
+    constexpr const char* k_replaced = "/replaced";
+    std::error_code error;
+    flush_folder(folder_);
+    if (exists(path)) {
+        std::filesystem::remove_all(folder_ + k_replaced, error);
+        rename_file(path, folder_ + k_replaced);
+    }
+    rename_file(folder_, path);
+    flush_folder(plan_.folder);
+    ::unlink((path + "/journal").c_str());
+    std::filesystem::remove_all(path + k_replaced, error);
+    flush_folder(path);
+}
+
 void PartialOutput::publish() {
+    if (plan_.layout) return publish_folder();
     journal_->append("rename\n");
     // Old files with these names would be parts of a model together with the first new ones.
     const std::string first = plan_.path_of(plan_.files.front());

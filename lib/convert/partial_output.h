@@ -36,13 +36,17 @@ class PartialOutput {
     // Records all tensors that were added.
     void record();
 
+    // Writes the small files of a folder.
+    void write_side_files();
     // Writes the headers, and flushes the files: they are then complete.
     void write_headers(const checkpoint::MetaEntries& metadata);
-    // Gives the files their names, the first one last, and removes the folder.
+    // Gives the files their names, the first one last, and removes the folder; or gives the folder its name.
     void publish();
 
   private:
     void check_names() const;
+    void check_folder_name() const;
+    void publish_folder();
     void prepare_folder();
     void open_journal(const Job& job);
     void check_room() const;

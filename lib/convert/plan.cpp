@@ -13,9 +13,14 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/hash.h"
+#include "base/hasher.h"
 #include "base/json.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/gguf_parts.h"
+#include "checkpoint/safetensors_writer.h"
+#include "convert/earlier_output.h"
+#include "convert/folder_plan.h"
 #include "convert/model_metadata.h"
 #include "layouts/layout.h"
 
@@ -41,17 +46,23 @@ uint64_t free_bytes_in(const std::string& folder) {
 
 void choose_place(const Options& options, Plan& plan) {
     if (options.output.empty()) fail(Status::invalid, "the path of the output is empty");
-    if (!checkpoint::ends_in(options.output, k_gguf_ending))
-        fail(Status::invalid, "the output '{}' must end in .gguf: safetensors folders are not written",
-             options.output);
-    const std::filesystem::path path(options.output);
+    plan.layout = options.layout;
+    if (!plan.layout && !checkpoint::ends_in(options.output, k_gguf_ending))
+        fail(Status::invalid, "the output '{}' must end in .gguf, or be a folder with a layout ({})",
+             options.output, folder_layout_names());
+    if (plan.layout && checkpoint::ends_in(options.output, k_gguf_ending))
+        fail(Status::invalid, "the output '{}' is a GGUF file, which has no layout", options.output);
+    std::filesystem::path path(options.output);
+    if (path.filename().empty()) path = path.parent_path();  // FOLDER/
     plan.name = path.filename().string();
+    if (plan.name.empty() || plan.name == "." || plan.name == "..")
+        fail(Status::invalid, "the output '{}' is not the name of a file or a new folder", options.output);
     plan.folder = path.parent_path().empty() ? "." : path.parent_path().string();
     std::error_code error;
     if (!std::filesystem::is_directory(plan.folder, error))
         fail(Status::not_found, "{}: the folder {} of the output does not exist", options.output,
              plan.folder);
-    if (std::filesystem::is_directory(path, error))
+    if (!plan.layout && std::filesystem::is_directory(path, error))
         fail(Status::invalid, "the output '{}' is a folder", options.output);
 }
 
@@ -135,9 +146,17 @@ void add_importance_keys(const Importance& importance, MetaEntries& entries) {
     entries.emplace_back("quantize.imatrix.chunks_count", count(importance.n_chunks()));
 }
 
+// Returns the experts of a layer, of a source that was cut.
+int64_t n_experts_of(const Source& source) {
+    const auto stack = std::ranges::find_if(source.tensors, [](const SourceTensor& tensor) {
+        return tensor.shape.size() == 3 && !tensor.experts.empty();
+    });
+    return stack == source.tensors.end() ? 0 : stack->shape.front();
+}
+
 // Hashes are added last, as zeros: only their number is known yet.
-void add_hash_keys(const Options& options, const Source& source, bool has_changed,
-                   const MetaEntries& of_source, Plan& plan) {
+void add_hash_keys(const Options& options, const Source& source, const Importance* importance,
+                   bool has_changed, const MetaEntries& of_source, Plan& plan) {
     const auto find = [&](std::string_view key) {
         return std::ranges::find_if(of_source, [&](const auto& entry) { return entry.first == key; });
     };
@@ -146,6 +165,9 @@ void add_hash_keys(const Options& options, const Source& source, bool has_change
     if (!plan.has_hashes) return;
     const auto version = find("minim.version");
     const bool keeps_version = !has_changed && version != of_source.end();
+    const bool has_encoded = std::ranges::any_of(
+        plan.tensors, [](const PlannedTensor& tensor) { return tensor.work == Work::encode; });
+    if (has_encoded) put(plan.metadata, k_encoders_key, meta_text(encoders_text(options, importance)));
     const std::vector<uint64_t> zeros(plan.tensors.size());
     plan.metadata.emplace_back("minim.version",
                                keeps_version ? version->second : meta_text(options.program_version));
@@ -179,13 +201,18 @@ void add_metadata(const Options& options, const Source& source, const Importance
     } else {
         entries = model_metadata(source, name_of_model(options, source), file_type, log);
     }
+    if (!source.kept_experts.empty()) {
+        const int64_t n_expert = n_experts_of(source);
+        put(entries, "minimax-m2.expert_count", meta_value(static_cast<uint32_t>(n_expert)));
+        put(entries, "minim.experts_kept", meta_text(source.kept_experts));
+    }
     edit_metadata(options.edits, entries);
-    if (importance != nullptr) {
+    if (importance != nullptr && has_changed) {
         std::erase_if(entries,
                       [](const auto& entry) { return entry.first.starts_with("quantize.imatrix."); });
         add_importance_keys(*importance, entries);
     }
-    add_hash_keys(options, source, has_changed, of_source, plan);
+    add_hash_keys(options, source, importance, has_changed, of_source, plan);
 }
 
 // ---- files
@@ -252,20 +279,25 @@ void check_importance(const Options& options, const Importance* importance, Plan
     const Recipe& recipe = options.types.recipe ? *options.types.recipe : no_recipe;
     bool has_any = false;
     for (const PlannedTensor& tensor : plan.tensors) {
-        if (tensor.work != Work::encode || !tensor.source->is_matrix) continue;
-        const bool has_data = importance != nullptr && importance->has(tensor.name);
+        const std::string& name = tensor.source->name;  // of all matrices of a stack
+        const bool is_encoded = plan.layout ? tensor.work == Work::pieces
+                                            : tensor.work == Work::encode && tensor.source->is_matrix;
+        if (!is_encoded) continue;
+        const bool has_data = importance != nullptr && importance->has(name);
         has_any = has_any || has_data;
         if (has_data) {
             importance->check(*tensor.source);
             continue;
         }
-        if (importance != nullptr) plan.without_importance.push_back(tensor.name);
-        if (!options.goes_without_importance &&
-            type_needs_importance(recipe, role_of(tensor.name), tensor.type))
-            plan.needs_importance.push_back(tensor.name);
+        const bool is_listed =
+            std::ranges::find(plan.without_importance, name) != plan.without_importance.end();
+        if (importance != nullptr && !is_listed) plan.without_importance.push_back(name);
+        if (plan.layout) continue;
+        if (!options.goes_without_importance && type_needs_importance(recipe, role_of(name), tensor.type))
+            plan.needs_importance.push_back(name);
     }
     if (importance == nullptr) return;
-    if (!has_any && !plan.without_importance.empty())
+    if (!has_any && !plan.without_importance.empty() && options.keep_experts.empty())
         fail(Status::invalid, "{}: it has data for no tensor that is encoded; the first of them is {}",
              options.imatrix, plan.without_importance.front());
 }
@@ -276,18 +308,21 @@ SlabSizes slab_sizes(const Options& options, const Plan& plan, int32_t n_threads
     if (options.memory_bytes < k_min_memory)
         fail(Status::invalid, "{} bytes of memory; at least {} are needed", options.memory_bytes,
              k_min_memory);
+    const int64_t n_together = plan.layout ? row_group(*plan.layout) : 1;
     int64_t widest = 1;
     uint64_t widest_rows = 0;  // bytes of the rows that are read together
     for (const PlannedTensor& tensor : plan.tensors) {
         const SourceTensor& source = *tensor.source;
-        const auto rows = static_cast<uint64_t>(layouts::k_rows_together);
-        const auto out_bytes =
-            static_cast<uint64_t>(row_bytes(tensor.type, tensor.shape.empty() ? 1 : tensor.shape.back()));
-        widest_rows = std::max(widest_rows, rows * (static_cast<uint64_t>(source.row_bytes) + out_bytes));
-        if (tensor.work == Work::encode) widest = std::max(widest, source.n_columns);
+        const int64_t rows = std::max(layouts::k_rows_together, n_together);
+        const auto out_bytes = tensor.work == Work::factors
+                                   ? tensor.bytes
+                                   : static_cast<uint64_t>(tensor.bytes_of_rows(0, rows));
+        widest_rows = std::max(widest_rows, static_cast<uint64_t>(rows * source.row_bytes) + out_bytes);
+        if (tensor.work == Work::encode || tensor.work == Work::pieces)
+            widest = std::max(widest, source.n_columns);
     }
     SlabSizes sizes;
-    sizes.chunk_rows = std::clamp<int64_t>(k_chunk_numbers / widest, 1, 64);
+    sizes.chunk_rows = std::max(std::clamp<int64_t>(k_chunk_numbers / widest, 1, 64), n_together);
     // Each thread has the numbers of a chunk before and after encoding.
     const uint64_t scratch = static_cast<uint64_t>(n_threads) * 2 * sizeof(float) *
                              static_cast<uint64_t>(sizes.chunk_rows * widest);
@@ -311,6 +346,13 @@ void sum_up(Plan& plan) {
     }
     if (n_weights > 0)
         plan.bits_per_weight = static_cast<double>(plan.tensor_bytes) * 8.0 / static_cast<double>(n_weights);
+}
+
+int64_t n_tensors_of(const Plan& plan, const PlannedFile& file) {
+    if (!plan.layout) return file.count;
+    int64_t n = 0;
+    for (int64_t i = file.first; i < file.first + file.count; ++i) n += std::ssize(plan.tensors[i].pieces);
+    return n;
 }
 
 void append_names(std::string& out, std::string_view key, const std::vector<std::string>& names) {
@@ -351,6 +393,15 @@ Plan make_plan(const Options& options, const Source& source, const Importance* i
                const Logger& log) {
     Plan plan;
     choose_place(options, plan);
+    if (plan.layout) {
+        plan_folder(options, source, importance, log, plan);
+        check_importance(options, importance, plan);
+        plan.slabs = slab_sizes(options, plan, n_threads);
+        plan.free_bytes = free_bytes_in(plan.folder);
+        sum_up(plan);
+        note_changes(plan, log);
+        return plan;
+    }
     const std::vector<ChosenType> types = choose_types(options.types, source.tensors, source.is_gguf(),
                                                        source.config.n_layer, importance != nullptr);
     add_tensors(source, types, plan);
@@ -366,17 +417,52 @@ Plan make_plan(const Options& options, const Source& source, const Importance* i
 
 checkpoint::NewHeader header_of(const Plan& plan, const MetaEntries& metadata, int64_t file) {
     const PlannedFile& planned = plan.files[file];
+    if (plan.layout) return checkpoint::make_safetensors_header(safetensors_of(plan, file));
     const MetaEntries entries =
         checkpoint::part_metadata(metadata, file, std::ssize(plan.files), std::ssize(plan.tensors));
     return checkpoint::make_gguf_header(entries, new_tensors(plan, planned.first, planned.count));
+}
+
+int64_t PlannedTensor::bytes_of_rows(int64_t first, int64_t count) const {
+    if (work == Work::copy) return 0;  // the source's
+    if (work == Work::encode) return count * row_bytes(type, source->n_columns);
+    uint64_t sum = 0;
+    for (const Piece& piece : pieces) sum += piece.bytes_of(first, count);
+    return static_cast<int64_t>(sum);
+}
+
+uint64_t joined_hash(std::span<const uint64_t> hashes) {
+    return hashes.size() == 1 ? hashes.front() : hash_bytes(std::as_bytes(hashes));
+}
+
+uint64_t hash_of_tensor(const PlannedTensor& tensor,
+                        const std::function<void(uint64_t, std::span<std::byte>)>& read) {
+    constexpr uint64_t k_read_at_once = uint64_t{8} << 20;
+    std::vector<std::byte> block(std::min(k_read_at_once, tensor.bytes));
+    Hasher hasher;
+    std::vector<uint64_t> hashes;
+    const auto add = [&](uint64_t offset, uint64_t bytes) {
+        hasher.reset();
+        for (uint64_t at = 0; at < bytes; at += k_read_at_once) {
+            const std::span part = std::span(block).first(std::min(k_read_at_once, bytes - at));
+            read(offset + at, part);
+            hasher.add(part);
+        }
+        hashes.push_back(hasher.value());
+    };
+    if (tensor.pieces.empty()) add(tensor.offset, tensor.bytes);
+    for (const Piece& piece : tensor.pieces) add(piece.offset, piece.bytes);
+    return joined_hash(hashes);
 }
 
 std::string tensor_json(const PlannedTensor& tensor) {
     std::string out = "{\"name\":";
     json::append_quoted(out, shown(tensor.name));
     const std::string_view from = tensor.work == Work::factors ? "F32" : tensor.source->type_name;
-    return out + format_text(",\"from\":\"{}\",\"to\":\"{}\",\"shape\":[{}],\"bytes\":{}", from,
-                             traits(tensor.type).name, fmt::join(tensor.shape, ","), tensor.bytes);
+    const std::string_view to =
+        tensor.work == Work::pieces ? code_name(tensor.piece_layout) : traits(tensor.type).name;
+    return out + format_text(",\"from\":\"{}\",\"to\":\"{}\",\"shape\":[{}],\"bytes\":{}", from, to,
+                             fmt::join(tensor.shape, ","), tensor.bytes);
 }
 
 std::string to_json(const Plan& plan, const std::vector<std::string>& tensors, std::string_view more) {
@@ -385,8 +471,10 @@ std::string to_json(const Plan& plan, const std::vector<std::string>& tensors, s
         if (&file != &plan.files.front()) out += ',';
         out += "{\"name\":";
         json::append_quoted(out, file.name);
-        out += format_text(",\"bytes\":{},\"tensors\":{}}}", file.bytes, file.count);
+        out += format_text(",\"bytes\":{},\"tensors\":{}}}", file.bytes, n_tensors_of(plan, file));
     }
+    for (const auto& [name, text] : plan.side_files)
+        out += format_text(",{{\"name\":\"{}\",\"bytes\":{},\"tensors\":0}}", name, text.size());
     out += format_text(
         "],\"bytes\":{},\"tensor_bytes\":{},\"bits_per_weight\":{},\"source_bytes\":{},\"free_bytes\":{},"
         "\"peak_memory_bytes\":{}",

@@ -2,13 +2,19 @@
 // What a conversion will write: every tensor with its type, place and size, and every file, from headers alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "checkpoint/gguf_writer.h"
+#include "convert/folder_layout.h"
 #include "convert/importance.h"
 #include "convert/options.h"
 #include "convert/source.h"
@@ -19,6 +25,7 @@ enum class Work : uint8_t {
     copy,     // the source's bytes
     encode,   // decoded and encoded in another type
     factors,  // the factors of the matrices of `source`, F32
+    pieces,   // encoded as codes and scales in tensors of their own
 };
 
 struct PlannedTensor {
@@ -29,7 +36,13 @@ struct PlannedTensor {
     Work work = Work::copy;
     uint64_t bytes = 0;
     int64_t file = 0;
-    uint64_t offset = 0;  // in the file
+    uint64_t offset = 0;  // in the file; of the first piece
+    // Of a folder: the tensors of this matrix or vector, one after the other. Empty: one tensor, of GGUF.
+    std::vector<Piece> pieces = {};
+    FolderLayout piece_layout = FolderLayout::bf16;  // of Work::pieces
+
+    // Returns the bytes of rows of the output, given how many the source has. Work::factors has none.
+    int64_t bytes_of_rows(int64_t first, int64_t count) const;
 };
 
 struct PlannedFile {
@@ -48,8 +61,9 @@ struct SlabSizes {
 inline constexpr int64_t k_slabs = 3;  // one is read, one encoded, one written
 
 struct Plan {
-    std::string folder;  // of the output
-    std::string name;    // of the output, without folder
+    std::optional<FolderLayout> layout = {};  // nothing: a GGUF file
+    std::string folder;                       // of the output
+    std::string name;                         // of the output, without folder
     std::vector<PlannedTensor> tensors;
     std::vector<PlannedFile> files;
     checkpoint::MetaEntries metadata;  // without the keys of parts; hashes are zero
@@ -64,8 +78,13 @@ struct Plan {
     uint64_t source_bytes = 0;  // to be read
     uint64_t free_bytes = 0;    // in the folder
     SlabSizes slabs;
+    std::vector<SourceTensor> matrices = {};  // of a folder: the source's tensors, each matrix apart
+    std::vector<std::pair<std::string, std::string>> side_files = {};  // of a folder: names and texts
 
-    std::string path_of(const PlannedFile& file) const { return folder + "/" + file.name; }
+    std::string path() const { return folder + "/" + name; }
+    std::string path_of(const PlannedFile& file) const {
+        return layout ? path() + "/" + file.name : folder + "/" + file.name;
+    }
     std::string partial_folder() const { return folder + "/" + name + ".partial"; }
 };
 
@@ -76,6 +95,12 @@ Plan make_plan(const Options& options, const Source& source, const Importance* i
 
 // Returns the header of a file of the plan. `metadata`: that of the plan, with hashes.
 checkpoint::NewHeader header_of(const Plan& plan, const checkpoint::MetaEntries& metadata, int64_t file);
+
+// Returns the hash of a tensor's bytes in a file, which read(offset, out) gives. That of several pieces is the hash of their hashes.
+uint64_t hash_of_tensor(const PlannedTensor& tensor,
+                        const std::function<void(uint64_t, std::span<std::byte>)>& read);
+// Returns the hash of a tensor, given those of its pieces.
+uint64_t joined_hash(std::span<const uint64_t> hashes);
 
 // Returns a tensor of the plan as JSON, without the closing brace: a report has more members.
 std::string tensor_json(const PlannedTensor& tensor);

@@ -186,10 +186,10 @@ std::string shown(std::string_view name) {
     return is_plain ? std::string(name) : quoted;
 }
 
-Source open_source(const std::string& path, const Logger& log) {
+Source open_source(const std::string& path, const Logger& log, bool binds) {
     Source source{Checkpoint::open(path, log), {}, {}, {}};
     const Checkpoint& checkpoint = source.checkpoint;
-    if (source.is_gguf()) {
+    if (source.is_gguf() && !binds) {
         source.config.n_layer =
             model::whole_number(checkpoint.metadata(), "minimax-m2.block_count").value_or(0);
         add_gguf_tensors(source);

@@ -26,6 +26,9 @@ struct SourceTensor {
     int64_t row_bytes = 0;
     // One, or one for each expert. Their rows are read one after the other.
     std::vector<weights::WeightSpec> matrices;
+    // Of some matrices of a stack: the number of each in the stack, and of all of them. Importance data has them all. Empty: these are all.
+    std::vector<int64_t> experts = {};
+    int64_t n_stacked = 0;
     bool is_matrix =
         false;  // encoded by `quantize`: a weight of two or three dimensions, no norm and no router
     bool is_router = false;
@@ -35,13 +38,17 @@ struct SourceTensor {
     int64_t all_rows() const { return n_rows * static_cast<int64_t>(matrices.size()); }
     uint64_t bytes() const { return static_cast<uint64_t>(all_rows() * row_bytes); }
     int64_t n_elements() const { return all_rows() * n_columns; }
+    int64_t n_matrices_of_stack() const { return experts.empty() ? std::ssize(matrices) : n_stacked; }
+    int64_t number_in_stack(int64_t matrix) const { return experts.empty() ? matrix : experts[matrix]; }
 };
 
 struct Source {
     checkpoint::Checkpoint checkpoint;
-    model::Config config;  // of a folder; of a GGUF file only n_layer
+    model::Config config;  // if the tensors are bound; else only n_layer
     std::vector<SourceTensor> tensors;
     std::vector<int64_t> part_counts;  // tensors in each part of a GGUF file
+    std::string kept_experts = {};     // "154 of 256"; "": all
+    uint64_t kept_hash = 0;            // of which they are
 
     bool is_gguf() const { return checkpoint.container() == checkpoint::Container::gguf; }
 };
@@ -49,8 +56,9 @@ struct Source {
 // Returns the name of a tensor for messages and JSON: as it is, or in quotes with escapes if it has control characters or is not UTF-8.
 std::string shown(std::string_view name);
 
-// Opens a checkpoint. Every tensor of a GGUF file is there, in the order of the file. The tensors of a folder are in the order in
-// which llama.cpp's converter writes them; the factors of matrices are no tensors of their own. Throws what opening and binding throw.
-Source open_source(const std::string& path, const Logger& log);
+// Opens a checkpoint. Every tensor of a GGUF file is there, in the order of the file, unless `binds`. The tensors of a folder, or of a
+// file that is bound, are those of the model, with the usual names of GGUF, in the order in which llama.cpp's converter writes them; the
+// factors of matrices are no tensors of their own. Throws what opening and binding throw.
+Source open_source(const std::string& path, const Logger& log, bool binds = false);
 
 }  // namespace minim::convert

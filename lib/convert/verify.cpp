@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hasher.h"
 #include "format/format.h"
+#include "format/gather.h"
 
 namespace minim::convert {
 namespace {
@@ -43,6 +44,36 @@ int64_t first_not_finite(const PlannedTensor& tensor, std::span<const std::byte>
     return found == n_rows ? -1 : found.load();
 }
 
+// Returns whether the scales in some bytes of a tensor are finite. Elements do not cross the bytes that are read together.
+bool has_finite_scales(const Piece& piece, std::span<const std::byte> bytes) {
+    if (piece.content == PieceContent::codes || piece.content == PieceContent::shape) return true;
+    if (piece.type == "F8_E4M3") return !has_nan_e4m3(bytes);
+    constexpr std::byte k_no_exponent{0xFF};
+    if (piece.type == "U8") return std::ranges::find(bytes, k_no_exponent) == bytes.end();
+    const FormatTraits& format = traits(piece.type == "BF16" ? Format::bf16 : Format::f32);
+    const int64_t n = static_cast<int64_t>(bytes.size()) / format.block_bytes;
+    std::vector<float> values(n);
+    format.decode_row(bytes.data(), n, values.data());
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+void verify_pieces(const PlannedTensor& tensor, const PartFile& file, uint64_t hash) {
+    const auto piece_at = [&](uint64_t offset) -> const Piece& {
+        return *std::ranges::find_if(tensor.pieces, [&](const Piece& piece) {
+            return offset >= piece.offset && offset < piece.offset + piece.bytes;
+        });
+    };
+    const uint64_t found = hash_of_tensor(tensor, [&](uint64_t offset, std::span<std::byte> out) {
+        file.read_at(offset, out);
+        const Piece& piece = piece_at(offset);
+        if (!has_finite_scales(piece, out))
+            fail_internal("tensor {} was written with a scale that is not finite", piece.name);
+    });
+    if (found != hash)
+        fail_file(Reason::io, "{}: tensor {} was read back with other bytes than were written", file.path(),
+                  tensor.name);
+}
+
 }  // namespace
 
 void verify(const PartialOutput& output, const Plan& plan, const checkpoint::MetaEntries& metadata,
@@ -56,6 +87,11 @@ void verify(const PartialOutput& output, const Plan& plan, const checkpoint::Met
         const PlannedTensor& tensor = plan.tensors[i];
         const DoneTensor& done = output.done().at(i);
         const PartFile& file = output.file(tensor.file);
+        if (tensor.work == Work::pieces) {
+            throw_if_cancelled(cancel, "the verification of the output");
+            verify_pieces(tensor, file, done.hash);
+            continue;
+        }
         const int64_t n_columns = tensor.shape.empty() ? 1 : tensor.shape.back();
         const int64_t bytes = row_bytes(tensor.type, n_columns);
         const int64_t n_rows = bytes == 0 ? 0 : static_cast<int64_t>(tensor.bytes) / bytes;

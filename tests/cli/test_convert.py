@@ -167,7 +167,7 @@ class Convert(unittest.TestCase):
         for arguments in (
             ("convert",), ("convert", Q8_0), ("convert", Q8_0, self.output, "third"), ("quantize", Q8_0, self.output),
             ("quantize", Q8_0, self.output, "Q4_0", "8"), ("convert", Q8_0, self.output, "--type", "q4_0"),
-            ("convert", Q8_0, self.output, "--imatrix", "x"), ("convert", Q8_0, self.output, "--split-max-size", "0"),
+            ("convert", Q8_0, self.folder / "y", "--layout", "int3"), ("quantize", Q8_0, self.folder / "y", "fp8", "--layout", "fp8"), ("convert", Q8_0, self.output, "--split-max-size", "0"),
             ("convert", Q8_0, self.output, "--split-max-size", "5T"), ("convert", Q8_0, self.output, "--split-max-tensors", "0"),
             ("convert", Q8_0, self.output, "--progress", "loud"), ("convert", Q8_0, self.output, "--override-kv", "a=b"),
             ("convert", Q8_0, self.output, "--tensor-type-file", "nowhere"),
@@ -183,7 +183,8 @@ class Convert(unittest.TestCase):
         link = self.folder / "link.gguf"
         link.symlink_to(self.output)
         self.refused(1, "is the source", "convert", link, self.output, "--overwrite")
-        self.refused(1, "folders are not written", "convert", Q8_0, self.folder / "model")
+        self.refused(1, ["'Q4_0'", "nvfp4-ct"], "quantize", Q8_0, self.folder / "model", "Q4_0")
+        self.refused(1, "has no layout", "convert", Q8_0, self.folder / "y.gguf", "--layout", "bf16")
         self.refused(1, "nowhere", "convert", Q8_0, self.folder / "nowhere" / "x.gguf")
         self.refused(1, "NOT_FOUND", "convert", self.folder / "a.gguf", self.folder / "y.gguf")
 
@@ -235,6 +236,55 @@ class Convert(unittest.TestCase):
         self.assertRegex(errors_of(done)[0], r"x\.gguf: cannot make room for \d+ bytes: File too large \(MINIM_E_IO, io\)")
         self.assertFalse(self.output.exists())
         self.done("convert", Q8_0, self.output)
+
+    def test_folders_are_written(self):
+        folder = self.folder / "model"
+        plan = json.loads(self.done("convert", FOLDER, folder, "--layout", "fp8", "--dry-run", "--json").stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        done = self.done("convert", FOLDER, folder, "--layout", "fp8", "--split-max-size", "2M")
+        self.assertRegex(done.stdout, r"model-00001-of-0000\d\.safetensors: \d+ bytes, \d+ tensors")
+        self.assertRegex(done.stderr, r"layers\.2\.block_sparse_moe\.experts\.7\.w3\.weight  BF16 → FP8  0\.13 → 0\.07 MB  rmse 0\.02")
+        self.assertEqual(sum(file["tensors"] for file in plan["files"]), len(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]))
+        self.assertEqual(run("inspect", folder).returncode, 0)
+        self.refused(1, "--overwrite", "convert", FOLDER, folder)
+        self.done("convert", folder, self.folder / "again", "--layout", "fp8")
+        self.assertEqual((folder / "config.json").read_bytes(), (self.folder / "again" / "config.json").read_bytes())
+        # `quantize` has the layout as its type, and a slash at the end makes no difference.
+        self.done("quantize", FOLDER, f"{self.folder}/q/", "FP8", "--split-max-size", "2M")
+        for path in folder.iterdir():
+            self.assertEqual(path.read_bytes(), (self.folder / "q" / path.name).read_bytes(), path.name)
+        self.refused(1, "exceptions of recipes", "quantize", FOLDER, self.folder / "r", "fp8", "--pure")
+
+    def test_a_killed_conversion_to_a_folder_goes_on_to_the_same_bytes(self):
+        wanted = self.folder / "wanted"
+        self.done("quantize", FOLDER, wanted, "int4-g32", "--split-max-size", "1M")
+        for number in range(4):
+            output = self.folder / f"k{number}"
+            command = (PROGRAM, "quantize", str(FOLDER), str(output), "int4-g32", "--split-max-size", "1M")
+            child = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            time.sleep(0.02 + (number * 0.618034 % 1) * 0.6)
+            child.kill()
+            child.wait()
+            if not output.exists():  # it has its name only once it is complete
+                self.assertNotEqual(run("inspect", f"{output}.partial").returncode, 0)
+                self.done(*command[1:])
+            for path in wanted.iterdir():
+                self.assertEqual(path.read_bytes(), (output / path.name).read_bytes(), path.name)
+            self.assertFalse((self.folder / f"k{number}.partial").exists())
+
+    def test_experts_are_left_out_and_tensors_reused(self):
+        kept = self.folder / "kept.json"
+        kept.write_text(json.dumps({"layers": [[0, 1, 2, 3], [4, 5, 6, 7], [0, 2, 4, 6]]}))
+        self.done("convert", Q8_0, self.output, "--keep-experts", kept)
+        metadata = Gguf(self.output).metadata
+        self.assertEqual(metadata["minim.experts_kept"], (8, "4 of 8"))
+        self.assertEqual(metadata["minimax-m2.expert_count"], (4, 4))
+        self.refused(1, "importance data", "convert", Q8_0, self.folder / "y.gguf", "--keep-experts", 4)
+        self.done("quantize", FOLDER, self.folder / "a.gguf", "Q4_0", "--pure")
+        first = self.folder / "a.gguf"
+        report = json.loads(self.done("quantize", FOLDER, self.folder / "b.gguf", "Q4_0", "--pure", "--reuse", first, "--json").stdout)
+        self.assertGreater(report["reused"], 20)
+        self.assertEqual((self.folder / "b.gguf").read_bytes(), first.read_bytes())
 
     def test_a_source_below_8_bits_is_not_encoded_again_without_leave(self):
         self.done("quantize", FOLDER, self.output, "Q4_0", "--pure", "--effort", "fast")

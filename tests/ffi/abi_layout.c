@@ -150,6 +150,9 @@ int main(void) {
     FIELD(minim_convert_params, memory_bytes);
     FIELD(minim_convert_params, progress);
     FIELD(minim_convert_params, progress_user_data);
+    FIELD(minim_convert_params, layout);
+    FIELD(minim_convert_params, keep_experts);
+    FIELD(minim_convert_params, reuse);
     STRUCT(minim_model_params);
     FIELD(minim_model_params, size);
     FIELD(minim_model_params, flags);

@@ -4,7 +4,9 @@ import pathlib
 import tempfile
 import unittest
 
-from support import Q8_0, abi, minim
+from support import MADE_MODELS, Q8_0, abi, minim, np, prompt
+
+LAYOUTS = ("bf16", "fp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128", "int8")
 
 
 class Conversions(unittest.TestCase):
@@ -70,6 +72,42 @@ class Conversions(unittest.TestCase):
         self.assertGreaterEqual(report["resumed"], 12)
         self.assertEqual(output.read_bytes(), wanted.read_bytes())
 
+    def logits(self, path):
+        with minim.Model(path, backend="cpu", threads=2) as model, model.session(context=256, kv="f32") as session:
+            return np.array(session.eval(prompt("chat_capital")["ids"], all_logits=True))
+
+    def test_folders_have_logits_near_the_source(self):
+        source = MADE_MODELS / "minim-tiny"
+        wanted = self.logits(source)
+        for layout in LAYOUTS:
+            with self.subTest(layout):
+                minim.convert(source, self.folder / layout, layout=layout)
+                got = self.logits(self.folder / layout)
+                error = float(np.sqrt(((got - wanted) ** 2).mean() / (wanted**2).mean()))
+                self.assertLessEqual(error, {"bf16": 0, "int8": 0.02}.get(layout, 0.12))
+                self.assertGreaterEqual((got.argmax(-1) == wanted.argmax(-1)).mean(), 0.9)
+
+    def test_a_folder_of_a_gguf_file_has_its_logits(self):
+        minim.convert(MADE_MODELS / "minim-tiny-bf16.gguf", self.folder / "f")
+        np.testing.assert_array_equal(self.logits(self.folder / "f"), self.logits(MADE_MODELS / "minim-tiny"))
+        minim.convert(Q8_0, self.folder / "g", layout="int8", keep_experts=self.kept())
+        with minim.Model(self.folder / "g") as model:
+            self.assertEqual(model.info.n_expert, 4)
+            text = "]~b]user\nHello, wörld 123![e~["
+            with minim.Model(Q8_0) as other:
+                self.assertEqual(model.tokenize(text), other.tokenize(text))
+
+    def kept(self):
+        path = self.folder / "kept.json"
+        path.write_text('{"layers": [[0, 1, 2, 3], [1, 2, 3, 4], [4, 5, 6, 7]]}')
+        return path
+
+    def test_tensors_of_an_earlier_output_are_reused(self):
+        first, second = self.folder / "a.gguf", self.folder / "b.gguf"
+        minim.convert(MADE_MODELS / "minim-tiny", first, "Q4_0", pure=True)
+        self.assertGreater(minim.convert(MADE_MODELS / "minim-tiny", second, "Q4_0", pure=True, reuse=first)["reused"], 20)
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+
     def test_mistakes_are_refused(self):
         output = self.folder / "x.gguf"
         for arguments, word in (
@@ -81,6 +119,11 @@ class Conversions(unittest.TestCase):
             ({"metadata": {"minimax-m2.block_count": 5}}, "minimax-m2.block_count"),
             ({"part_tensors": -1}, "part_tensors"),
             ({"memory": 5}, "5 bytes"),
+            ({"layout": "fp8"}, "has no layout"),
+            ({"layout": "fp8", "recipe": "fp8"}, "both a recipe"),
+            ({"layout": "fp9"}, "fp9"),
+            ({"keep_experts": 5}, "importance data"),
+            ({"reuse": "nowhere.gguf", "recipe": "Q4_0"}, "nowhere.gguf"),
             ({"imatrix": "nowhere.gguf", "recipe": "Q4_0"}, "nowhere.gguf"),
         ):
             with self.subTest(arguments), self.assertRaises(abi.Error) as raised:

@@ -457,20 +457,25 @@ def convert(
     restart=False,
     verify=True,
     memory=0,
+    layout=None,
+    keep_experts=None,
+    reuse=None,
     threads=0,
     progress=None,
     cancel=None,
     log=None,
     log_level=None,
 ):
-    """Converts a checkpoint of any layout to a GGUF file, or quantises it if there is a `recipe`, such as "Q4_K_M". Returns the report, a
-    dict; minim.h (minim_convert) has its keys. Work that was interrupted goes on with the same call.
+    """Converts a checkpoint of any layout to a GGUF file or a safetensors folder, or quantises it if there is a `recipe`, such as "Q4_K_M".
+    Returns the report, a dict; minim.h (minim_convert) has its keys. Work that was interrupted goes on with the same call.
     `type`: of all matrices, without a recipe: "keep", "auto", "f32", "f16", "bf16" or "q8_0". `rules`: a list of "PATTERN=TYPE", or a dict of
     patterns and types; the first regular expression that matches a tensor's GGUF name decides, before the recipe. `output_type`,
     `embedding_type`: of these tensors, before the rules. `pure`: without the recipe's exceptions. `imatrix`: a file of importance data, for
     tensors whose names have one of `include_weights` and none of `exclude_weights`. `effort`: "full" or "fast". `metadata`: a dict of
     metadata keys; None removes one. `part_bytes`, `part_tensors`: limits of a part. `dry_run`: only plan. `memory`: the most memory of all
-    buffers, in bytes; 0 is 2 GiB. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
+    buffers, in bytes; 0 is 2 GiB. `layout`: of a folder, "bf16", "fp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128" or "int8".
+    `keep_experts`: how many of each layer, by `imatrix`, or a file that lists them. `reuse`: an earlier output, from which tensors that would
+    be the same are copied. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
     """
     runtime = _Runtime(threads, log, log_level)
 
@@ -521,6 +526,9 @@ def convert(
         restart=int(restart),
         no_verify=int(not verify),
         memory_bytes=memory,
+        layout=text(layout, "the layout"),
+        keep_experts=None if keep_experts is None else _path(keep_experts if not isinstance(keep_experts, int) else str(keep_experts)),
+        reuse=None if reuse is None else _path(reuse),
     )
     params.rules, params.n_rules = texts(rules, "a rule")
     params.include_weights, params.n_include_weights = texts(include_weights, "include_weights")

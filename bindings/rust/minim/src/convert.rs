@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversions of checkpoints to GGUF files.
+//! Conversions of checkpoints to GGUF files and safetensors folders.
 
 use std::any::Any;
 use std::ffi::CString;
@@ -43,6 +43,9 @@ pub struct ConvertOptions<'a> {
     output_type: Option<String>,
     embedding_type: Option<String>,
     imatrix: Option<PathBuf>,
+    layout: Option<String>,
+    keep_experts: Option<PathBuf>,
+    reuse: Option<PathBuf>,
     include_weights: Vec<String>,
     exclude_weights: Vec<String>,
     name: Option<String>,
@@ -110,6 +113,24 @@ impl<'a> ConvertOptions<'a> {
     /// Sets the file of importance data.
     pub fn imatrix(mut self, file: impl Into<PathBuf>) -> Self {
         self.imatrix = Some(file.into());
+        self
+    }
+
+    /// Sets the layout of an output that is a folder: "bf16", "fp8", "nvfp4", ...
+    pub fn layout(mut self, name: &str) -> Self {
+        self.layout = Some(name.into());
+        self
+    }
+
+    /// Keeps some experts of each layer: a number, by the importance data, or a file that lists them.
+    pub fn keep_experts(mut self, number_or_file: impl Into<PathBuf>) -> Self {
+        self.keep_experts = Some(number_or_file.into());
+        self
+    }
+
+    /// Sets an earlier output, from which tensors that would be the same are copied.
+    pub fn reuse(mut self, file: impl Into<PathBuf>) -> Self {
+        self.reuse = Some(file.into());
         self
     }
 
@@ -266,7 +287,7 @@ fn c_option(text: &Option<String>, what: &str) -> Result<Option<CString>> {
     text.as_deref().map(|text| c_text(text, what)).transpose()
 }
 
-/// Converts a checkpoint of any layout to a GGUF file, or quantises it. Returns the report, the JSON object that minim.h (`minim_convert`)
+/// Converts a checkpoint of any layout to a GGUF file or a folder, or quantises it. Returns the report, the JSON object that minim.h (`minim_convert`)
 /// describes. Work that was interrupted goes on with the same call.
 pub fn convert(
     runtime: &Runtime,
@@ -282,6 +303,9 @@ pub fn convert(
     let embedding_type = c_option(&options.embedding_type, "the embedding's type")?;
     let name = c_option(&options.name, "the name")?;
     let imatrix = options.imatrix.as_deref().map(c_path).transpose()?;
+    let layout = c_option(&options.layout, "the layout")?;
+    let keep_experts = options.keep_experts.as_deref().map(c_path).transpose()?;
+    let reuse = options.reuse.as_deref().map(c_path).transpose()?;
     let rules = c_texts(&options.rules, "a rule")?;
     let include_weights = c_texts(&options.include_weights, "a part of a name")?;
     let exclude_weights = c_texts(&options.exclude_weights, "a part of a name")?;
@@ -295,6 +319,9 @@ pub fn convert(
     params.embedding_type = pointer_or_null(&embedding_type);
     params.name = pointer_or_null(&name);
     params.imatrix = pointer_or_null(&imatrix);
+    params.layout = pointer_or_null(&layout);
+    params.keep_experts = pointer_or_null(&keep_experts);
+    params.reuse = pointer_or_null(&reuse);
     params.rules = rules.pointers.as_ptr();
     params.n_rules = rules.pointers.len();
     params.include_weights = include_weights.pointers.as_ptr();

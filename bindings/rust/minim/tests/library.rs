@@ -205,6 +205,19 @@ fn a_model_is_converted_and_quantised() {
     let model = Model::open(&runtime, &small, ModelOptions::new()).expect("the small model");
     assert!(!model.tokenize("x", Specials::Exact).expect("tokens").is_empty());
 
+    let again = folder.join("again.gguf");
+    let options = ConvertOptions::new().recipe("Q4_0").pure().fast().reuse(&small);
+    let report = convert(&runtime, &copy, &again, options).expect("a report");
+    assert!(report.contains("\"reused\":") && !report.contains("\"reused\":0,"));
+
+    let written = folder.join("folder");
+    let list = folder.join("kept.json");
+    std::fs::write(&list, r#"{"layers": [[0, 1, 2], [1, 2, 3], [5, 6, 7]]}"#).expect("a list");
+    let options = ConvertOptions::new().layout("int8").keep_experts(&list);
+    convert(&runtime, &copy, &written, options).expect("a folder");
+    let index = std::fs::read_to_string(written.join("model.safetensors.index.json")).expect("an index");
+    assert!(index.contains("experts.2.w1.weight_scale") && !index.contains("experts.3."));
+
     let stopped = folder.join("stopped.gguf");
     let options = ConvertOptions::new().recipe("Q8_0").pure().progress(|_| ControlFlow::Break(()));
     let error = convert(&runtime, &copy, &stopped, options).expect_err("a cancellation");
