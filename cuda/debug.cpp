@@ -6,12 +6,26 @@
 #include "base/error.h"
 
 namespace minim::cuda {
+namespace {
+
+// Takes the first of several words, with its comma.
+std::string_view take_word(std::string_view& words) {
+    const std::string_view word = words.substr(0, words.find(','));
+    words.remove_prefix(word.size() < words.size() ? word.size() + 1 : word.size());
+    return word;
+}
+
+std::string_view variable(const char* name) {
+    const char* words = std::getenv(name);
+    return words == nullptr ? std::string_view() : words;
+}
+
+}  // namespace
 
 DebugSwitches parse_debug_switches(std::string_view words) {
     DebugSwitches switches;
     while (!words.empty()) {
-        const std::string_view word = words.substr(0, words.find(','));
-        words.remove_prefix(word.size() < words.size() ? word.size() + 1 : word.size());
+        const std::string_view word = take_word(words);
         if (word == "no-early") {
             switches.early = false;
         } else if (word == "no-prefetch") {
@@ -40,11 +54,30 @@ DebugSwitches parse_debug_switches(std::string_view words) {
 }
 
 const DebugSwitches& debug_switches() {
-    static const DebugSwitches switches = [] {
-        const char* words = std::getenv("MINIM_CUDA_DEBUG");
-        return parse_debug_switches(words == nullptr ? "" : words);
-    }();
+    static const DebugSwitches switches = parse_debug_switches(variable("MINIM_CUDA_DEBUG"));
     return switches;
+}
+
+LaunchPaths parse_launch_paths(std::string_view words) {
+    LaunchPaths paths;
+    while (!words.empty()) {
+        const std::string_view word = take_word(words);
+        if (word == "two-tables") {
+            paths.two_tables = true;
+        } else if (word == "chosen-places") {
+            paths.chosen_places = true;
+        } else if (word == "dense-prompts") {
+            paths.dense_prompts = true;
+        } else if (!word.empty()) {
+            fail(Status::invalid,
+                 "MINIM_CUDA_PATHS: '{}' is not one of two-tables, chosen-places, dense-prompts", word);
+        }
+    }
+    return paths;
+}
+
+LaunchPaths launch_paths() {
+    return parse_launch_paths(variable("MINIM_CUDA_PATHS"));
 }
 
 }  // namespace minim::cuda

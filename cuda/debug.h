@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches that disable parts of the launch path, from the environment, to find a faulty one:
+// Switches from the environment. MINIM_CUDA_DEBUG disables parts of the launch path, to find a faulty one. MINIM_CUDA_PATHS
+// enables paths that are not the default because no GPU has timed them yet:
 //
-//   MINIM_CUDA_DEBUG=no-early,no-record minim-bench ...
+//   MINIM_CUDA_DEBUG=no-early,no-record MINIM_CUDA_PATHS=two-tables minim-bench ...
 #pragma once
 
 #include <string_view>
@@ -24,5 +25,20 @@ DebugSwitches parse_debug_switches(std::string_view words);
 
 // Returns the switches of the process: MINIM_CUDA_DEBUG, read at the first call. Throws as parse_debug_switches().
 const DebugSwitches& debug_switches();
+
+struct LaunchPaths {
+    bool two_tables =
+        false;  // two-tables: kernels for one row multiply table values without selecting them first
+    bool chosen_places =
+        false;  // chosen-places: the router copies the addresses of the experts that it chooses
+    bool dense_prompts =
+        false;  // dense-prompts: cuBLASLt multiplies the packed matrices of prompts, unpacked to F16
+};
+
+// Parses words separated by commas; the text may be empty. Throws invalid for an unknown word.
+LaunchPaths parse_launch_paths(std::string_view words);
+
+// Returns the paths of MINIM_CUDA_PATHS as it is now; a device takes them when it is opened. Throws as parse_launch_paths().
+LaunchPaths launch_paths();
 
 }  // namespace minim::cuda

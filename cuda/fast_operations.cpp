@@ -36,6 +36,7 @@ class FastOperations : public ExactOperations {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);
         s.fixed = is_fixed_;
+        s.paths = paths_;
         const std::vector<int32_t> none(fast::n_arrival_counters(limits));
         check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
                             none.size() * sizeof(int32_t)));
@@ -145,6 +146,7 @@ class FastOperations : public ExactOperations {
         const Operation last = all.back();
         if (last_waits) all.pop_back();
         fast::fold_norms(s);
+        fast::share_places(s);
         fast::find_inputs(s);
         for (const Operation& operation : all) {
             if (operation.is_folded) continue;
@@ -168,6 +170,7 @@ class FastOperations : public ExactOperations {
     }
 
     const bool is_fixed_;
+    const LaunchPaths paths_ = launch_paths();
     mutable DenseProducts dense_;
     mutable std::mutex pack_mutex_;  // there are buffers to pack for one thread only
 };
@@ -192,7 +195,10 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
         taker.take(work.narrowed, limits.n_rows * longest);
         taker.take(work.narrowed_factor, limits.n_rows);
         taker.take(work.dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
+        work.n_unpacked = paths_.dense_prompts ? fast::n_unpacked_weights(limits) : 0;
+        if (work.n_unpacked > 0) taker.take(work.unpacked, work.n_unpacked);
     }
+    if (paths_.chosen_places) taker.take(work.chosen, fast::n_chosen_places(limits));
     if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
         taker.take(work.query, limits.n_rows * limits.n_head * limits.head_dim);
         const int64_t bytes =

@@ -17,10 +17,6 @@ bool overlap(const float* a, int64_t n_a, const float* b, int64_t n_b) {
     return a < b + n_b && b < a + n_a;
 }
 
-bool is_packed(const backend::LinearTask& task) {
-    return task.weight->packed;
-}
-
 // Returns whether the first kernel of the operation can compute the norm, which may_fold().
 bool takes_norm(const Operation& operation, const NormCall& norm) {
     if (const auto* route = std::get_if<RouteCall>(&operation.call))
@@ -40,10 +36,22 @@ bool takes_norm(const Operation& operation, const NormCall& norm) {
     return n_rows <= k_max_norm_rows;
 }
 
+// Returns the choice of the operation; null if it does not choose experts of n rows.
+Choice* choice_of(Operation& operation, int64_t n) {
+    if (auto* route = std::get_if<RouteCall>(&operation.call))
+        return route->n == n ? &route->choice : nullptr;
+    if (auto* choose = std::get_if<ChooseCall>(&operation.call))
+        return choose->n == n ? &choose->choice : nullptr;
+    return nullptr;
+}
+
 // Returns the rows that the operation needs in blocks.
-QuantizedRows input_of(const Operation& operation) {
+QuantizedRows input_of(const cuda::Stream& s, const Operation& operation) {
     if (const auto* linear = std::get_if<LinearCall>(&operation.call)) {
-        if (std::ranges::any_of(linear->tasks, is_packed))
+        const auto needs_blocks = [&](const backend::LinearTask& task) {
+            return task.weight->packed && !is_unpacked(s, task, linear->n);
+        };
+        if (std::ranges::any_of(linear->tasks, needs_blocks))
             return {linear->h, linear->n, linear->tasks[0].weight->cols};
     } else if (const auto* experts = std::get_if<ExpertsCall>(&operation.call)) {
         if (experts->weights.gate_is_packed || experts->weights.up_is_packed)
@@ -105,10 +113,23 @@ void fold_norms(cuda::Stream& s) {
     }
 }
 
+void share_places(cuda::Stream& s) {
+    std::vector<Operation>& all = s.list.operations;
+    for (size_t i = 1; i < all.size(); ++i) {
+        auto* experts = std::get_if<ExpertsCall>(&all[i].call);
+        if (experts == nullptr || !reads_chosen(s, *experts)) continue;
+        Choice* choice = choice_of(all[i - 1], experts->n);
+        if (choice == nullptr || choice->ids != experts->ids || choice->n_used != experts->n_used) continue;
+        choice->places = experts->weights.gate.places;
+        choice->chosen = s.fast_work.chosen;
+        experts->chosen = s.fast_work.chosen;
+    }
+}
+
 void find_inputs(cuda::Stream& s) {
     QuantizedRows& known = s.list.known;
     for (Operation& operation : s.list.operations) {
-        const QuantizedRows wanted = input_of(operation);
+        const QuantizedRows wanted = input_of(s, operation);
         if (wanted.of != nullptr) {
             operation.quantizes = !contains(known, wanted);
             if (operation.quantizes) known = wanted;

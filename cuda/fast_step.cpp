@@ -29,6 +29,10 @@ constexpr int64_t k_max_few_rows = 32;
 // cache, if they have no more bytes than k_max_reread_bytes. On an H100 q, k and v of 16 rows take as long either way.
 constexpr int64_t k_max_reread_rows = 16;
 constexpr int64_t k_max_reread_bytes = int64_t{32} << 20;
+// From this many rows on, the vendor's library multiplies packed matrices of at most k_max_unpacked weights (q and o of the model have
+// 18.9 million), after they have been unpacked: that takes as long as some hundred rows. The rest of a prompt's time is experts'.
+constexpr int64_t k_min_unpacked_rows = 256;
+constexpr int64_t k_max_unpacked = int64_t{25} << 20;
 // The rows of a tile of many rows (linear_many.h). If there are fewer tiles than half the multiprocessors, kernels for
 // a few rows are twice as fast up to k_max_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
 constexpr int64_t k_tile_rows = 64;
@@ -72,6 +76,17 @@ struct OtherRows {
     Format halved = Format::count_;
 };
 
+// Returns the view of a packed matrix as F16 in the stream's work space.
+Matrix unpacked_view(const cuda::Stream& s, const Matrix& packed) {
+    return {.data = reinterpret_cast<const std::byte*>(s.fast_work.unpacked),
+            .format = Format::f16,
+            .rows = packed.rows,
+            .cols = packed.cols,
+            .row_bytes = 2 * packed.cols,
+            .scale = packed.scale / k_unpacked_factor,
+            .packed = false};
+}
+
 bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (s.fast_work.dense == nullptr || !s.fast_work.dense->takes(task, n) ||
         !s.fast_work.dense->has_way(task, n))
@@ -94,6 +109,15 @@ bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int
     if (error != nullptr) s.dense_error = error;
     if (has_factors) multiply_rows(s.stream, task.y, n, weight.rows, s.fast_work.narrowed_factor);
     return is_started;
+}
+
+// Multiplies a packed matrix that is_unpacked().
+void multiply_unpacked_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n,
+                             OtherRows& rows) {
+    unpack(s.stream, weight_of(*task.weight), s.fast_work.unpacked);
+    const Matrix view = unpacked_view(s, *task.weight);
+    if (!multiply_dense(s, {&view, task.y, task.add}, h, n, rows))
+        s.dense_error = "cuBLASLt has no plan any more for a product of unpacked weights";
 }
 
 bool takes_many(const cuda::Stream& s, int64_t n) {
@@ -149,7 +173,7 @@ Alike take_alike(std::span<const LinearTask> tasks, size_t first, uint64_t& done
 }
 
 // Returns the products of the tasks; of packed weights, only the rows of whole panels.
-Products products_of(const Alike& alike) {
+Products products_of(const Alike& alike, bool by_tables) {
     const Matrix& first = *alike.task[0]->weight;
     Products products = {};
     products.format = first.format;
@@ -167,6 +191,7 @@ Products products_of(const Alike& alike) {
         products.add[i] = task.add;
     }
     products.prefetches = is_prefetched(weight_bytes(products));
+    products.by_tables = by_tables;
     return products;
 }
 
@@ -177,7 +202,7 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
         halve_for(s, weight.format, h, n * weight.cols / 128, s.fast_work.halved, rows.halved);
         linear_half_many(s.stream, weight, s.fast_work.halved, n, task.y, task.add);
     } else if (is_float(weight.format)) {
-        linear_float(s.stream, products_of(only(task)), h, n, s.fixed);
+        linear_float(s.stream, products_of(only(task), false), h, n, s.fixed);
     } else {
         exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
     }
@@ -270,7 +295,8 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
 Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
     const int64_t n_slots = call.n * call.n_used;
     const ExpertViews& weights = call.weights;
-    if (!sorts_slots(s, weights, call.n)) return {call.ids, n_slots, nullptr};
+    if (!sorts_slots(s, weights, call.n))
+        return {call.ids, n_slots, nullptr, s.paths.two_tables, call.chosen};
     tiles = s.fast_work.tiles;
     tiles.most = most_expert_tiles(n_slots, weights.n_expert);
     group_slots(s.stream, call.ids, n_slots, weights.gate.places, weights.n_expert, tiles);
@@ -291,12 +317,18 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
     OtherRows other_rows;
     uint64_t done = 0;
     for (size_t i = 0; i < call.tasks.size(); ++i) {
+        if (!is_unpacked(s, call.tasks[i], n)) continue;
+        multiply_unpacked_dense(s, call.tasks[i], h, n, other_rows);
+        done |= uint64_t{1} << i;
+    }
+    for (size_t i = 0; i < call.tasks.size(); ++i) {
         const LinearTask& task = call.tasks[i];
         const Matrix& weight = *task.weight;
         const bool is_done = (done >> i & 1U) != 0;
+        if (is_unpacked(s, task, n)) continue;
         if (weight.packed) {
             if (!is_done) {
-                const Products products = products_of(take_alike(call.tasks, i, done));
+                const Products products = products_of(take_alike(call.tasks, i, done), s.paths.two_tables);
                 if (norm.x != nullptr) {
                     linear_norm(s.stream, products, std::exchange(norm, {}));
                 } else {
@@ -305,7 +337,8 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
             }
             multiply_rest(s, task, h, n);
         } else if (is_float(weight.format) && !takes_many(s, n)) {
-            if (!is_done) linear_float(s.stream, products_of(take_alike(call.tasks, i, done)), h, n, false);
+            if (!is_done)
+                linear_float(s.stream, products_of(take_alike(call.tasks, i, done), false), h, n, false);
         } else {
             multiply_unpacked(s, task, h, n, other_rows);
         }
@@ -354,6 +387,29 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
 }
 
 }  // namespace
+
+bool is_unpacked(const cuda::Stream& s, const LinearTask& task, int64_t n) {
+    const Matrix& weight = *task.weight;
+    if (s.fast_work.unpacked == nullptr || s.fixed || n < k_min_unpacked_rows || !weight.packed ||
+        weight.rows % k_panel_rows != 0 || weight.rows * weight.cols > s.fast_work.n_unpacked)
+        return false;
+    const Matrix view = unpacked_view(s, weight);
+    const LinearTask dense = {&view, task.y, task.add};
+    return s.fast_work.dense->takes(dense, n) && s.fast_work.dense->has_way(dense, n);
+}
+
+int64_t n_unpacked_weights(const backend::StepLimits& limits) {
+    if (limits.n_rows < k_min_unpacked_rows) return 0;
+    return std::min(k_max_unpacked, limits.hidden * limits.n_head * limits.head_dim);
+}
+
+int64_t n_chosen_places(const backend::StepLimits& limits) {
+    return std::min(limits.n_rows, k_max_few_rows) * limits.n_expert_used;
+}
+
+bool reads_chosen(const cuda::Stream& s, const ExpertsCall& call) {
+    return s.fast_work.chosen != nullptr && are_fused(call.weights) && !sorts_slots(s, call.weights, call.n);
+}
 
 int64_t n_arrival_counters(const backend::StepLimits& limits) {
     const int64_t few_rows = std::min(limits.n_rows, k_max_few_rows);

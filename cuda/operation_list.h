@@ -57,6 +57,8 @@ struct ExpertsCall {
     const float* gates;  // null: the slots are not added up
     float* out;          // [n, hidden]; without gates [n * n_used, hidden]
     bool adds;           // to out; not read without gates
+    // The pass share_places() sets: the entries of the slots' experts, which the choice has copied; null: none.
+    const backend::ExpertPlace* chosen = nullptr;
 };
 
 struct Operation {

@@ -12,6 +12,7 @@ namespace {
 std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes) {
     minim::cuda::debug_switches();  // invalid switches are an error here, and nowhere else
+    minim::cuda::launch_paths();    // the same
     const int32_t count = minim::cuda::runtime::device_count();
     if (index < 0 || (count > 0 && index >= count))
         minim::fail(minim::Status::not_found, "there are {} devices", count);

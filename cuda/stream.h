@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "cuda/debug.h"
 #include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
@@ -65,10 +66,13 @@ struct FastWork {
     int32_t* arrived;                // counters of the blocks of threads that have arrived: 0 between kernels
     uint16_t* query;  // [n_rows, n_head * head_dim], F16; null: attention has no fast kernels for these heads
     float* partial;   // of attention whose context is shared between blocks
-    DenseProducts* dense;        // of the device; null: it has no library
-    uint16_t* narrowed;          // [n_rows, the longest row of an input], if there is a library
-    float* narrowed_factor;      // [n_rows], of F16
-    std::byte* dense_workspace;  // DenseProducts::k_workspace_bytes
+    backend::ExpertPlace* chosen;  // [n_chosen_places()]; null: the path is off
+    DenseProducts* dense;          // of the device; null: it has no library
+    uint16_t* narrowed;            // [n_rows, the longest row of an input], if there is a library
+    float* narrowed_factor;        // [n_rows], of F16
+    std::byte* dense_workspace;    // DenseProducts::k_workspace_bytes
+    uint16_t* unpacked;            // [n_unpacked], the weights of a product; null: the path is off
+    int64_t n_unpacked;
 };
 
 // Looks at the other ranks while the work of a stream waits for them. The stream's thread calls it.
@@ -86,7 +90,8 @@ struct Stream : backend::Scratch {
     runtime::Stream stream = nullptr;
     backend::StepLimits limits;
     int32_t n_processors = 0;
-    bool fixed = false;                       // the same kernels and parts of the context for every batch
+    bool fixed = false;  // the same kernels and parts of the context for every batch
+    LaunchPaths paths = {};
     std::unique_ptr<backend::Memory> memory;  // owns what the pointers of the next two point to
     Work work = {};
     FastWork fast_work = {};

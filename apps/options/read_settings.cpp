@@ -39,8 +39,9 @@ const char* set_variable(const std::string& variable) {
 }
 
 // The variables that the library, its devices and parse() read themselves.
-constexpr std::array<std::string_view, 6> k_other_variables = {
-    "MINIM_CONFIG", "MINIM_CPU", "MINIM_CUDA_DEBUG", "MINIM_LOG", "MINIM_PLUGIN_PATH", "MINIM_SIM"};
+constexpr std::array<std::string_view, 7> k_other_variables = {
+    "MINIM_CONFIG", "MINIM_CPU",         "MINIM_CUDA_DEBUG", "MINIM_CUDA_PATHS",
+    "MINIM_LOG",    "MINIM_PLUGIN_PATH", "MINIM_SIM"};
 
 // Returns whether Kubernetes or Docker set a variable because a service or a container is called "minim": MINIM_PORT is then
 // "tcp://10.0.0.1:8080".

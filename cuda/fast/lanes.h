@@ -153,20 +153,23 @@ struct Lanes {
         low = four[0];
         high = four[1];
     }
-    // Codes of 5 or 6 bits of a word as it is packed for GPUs (WordOrder::nibbles): their lower four bits are the
-    // nibbles of its half `half`, the others bits `bit` and bit + 1 of the bytes that `upper` had before it was
-    // packed. Tables of 32 and 64 values.
-    template <int half, int bit>
-    MINIM_HOST_DEVICE static Int look_up_packed_32(const int8_t* values, Int word, Int upper) {
-        const Int nibbles = word >> (16 * half);
+    // Codes of 5 or 6 bits, packed for GPUs in words of their own for each unit (WordOrder::units_of_5, units_of_6): those of input
+    // word k, from word k % 4 of nibbles and the unit's words of the fifth and sixth bits. Tables of 32 and 64 values.
+    static constexpr bool k_packs_units = true;
+    MINIM_HOST_DEVICE static Int look_up_unit_32(const int8_t* values, Int word, Int fifth, int k) {
+        const Int nibbles = word >> (16 * (k / 4));
         return permute(look_up_four(table(values), nibbles), look_up_four(table(values + 16), nibbles),
-                       packed_bit_selector<bit>(upper));
+                       further_bit_selector(fifth, k));
     }
-    template <int half, int bit>
-    MINIM_HOST_DEVICE static Int look_up_packed_64(const int8_t* values, Int word, Int upper) {
-        return permute(look_up_packed_32<half, bit>(values, word, upper),
-                       look_up_packed_32<half, bit>(values + 32, word, upper),
-                       packed_bit_selector<bit + 1>(upper));
+    MINIM_HOST_DEVICE static Int look_up_unit_64(const int8_t* values, Int word, Int fifth, Int sixth,
+                                                 int k) {
+        Int value = permute(look_up_unit_32(values, word, fifth, k),
+                            look_up_unit_32(values + 32, word, fifth, k), further_bit_selector(sixth, k));
+#if defined(__CUDA_ARCH__)
+        // The upper halves of words come after all lower ones: at once, both take more registers than gate and up have.
+        if (k == 3) asm volatile("" : "+r"(value));
+#endif
+        return value;
     }
     template <int a, int b, int c, int d>
     MINIM_HOST_DEVICE static Int shuffle_bytes(Int x) {
@@ -256,6 +259,22 @@ struct Lanes {
         return r;
 #endif
     }
+    // The logic function of three words with this truth table: bit 4 a + 2 b + c of it is the result for bits a, b and c (PTX lop3).
+    template <int truth>
+    MINIM_HOST_DEVICE static Int logic(Int a, Int b, Int c) {
+#if defined(__CUDA_ARCH__)
+        Int r;
+        asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(r) : "r"(a), "r"(b), "r"(c), "n"(truth));
+        return r;
+#else
+        Int r = 0;
+        for (int i = 0; i < 8; ++i) {
+            if ((truth >> i & 1) == 0) continue;
+            r |= ((i & 4) != 0 ? a : ~a) & ((i & 2) != 0 ? b : ~b) & ((i & 1) != 0 ? c : ~c);
+        }
+        return r;
+#endif
+    }
     // A zero that the compiler cannot see: added to a table, it keeps the table in registers, which would else be loaded
     // for every look-up.
     MINIM_HOST_DEVICE static Int hidden_zero() {
@@ -273,13 +292,10 @@ struct Lanes {
         return permute(permute(t.word[0], t.word[1], three_bits), permute(t.word[2], t.word[3], three_bits),
                        upper_half_selector(nibbles >> 1));
     }
-    // For permute(a, b): a byte of b where bit `bit` of the byte was set, else of a. WordOrder::nibbles has it at bit
-    // 4 byte + bit % 4 of half bit / 4.
-    template <int bit>
-    MINIM_HOST_DEVICE static Int packed_bit_selector(Int packed) {
-        constexpr int k_shift = 16 * (bit / 4) + bit % 4 - 2;
-        const Int moved = k_shift < 0 ? packed << -k_shift : packed >> (k_shift < 0 ? 0 : k_shift);
-        return upper_half_selector(moved);
+    // For permute(a, b): a byte of b where the further bit of a code of input word k is set, else of a.
+    MINIM_HOST_DEVICE static Int further_bit_selector(Int bits, int k) {
+        const int shift = 16 * (k / 4) + k % 4 - 2;
+        return upper_half_selector(shift < 0 ? bits << -shift : bits >> (shift < 0 ? 0 : shift));
     }
     // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes only one
     // constant of its own; the other one is in a register.

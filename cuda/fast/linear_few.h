@@ -12,12 +12,15 @@
 // One long file: dense products and those of experts share their loops over stages.
 #pragma once
 
+#include <cstddef>
+
 #include "cuda/exact/items.h"
 #include "cuda/fast/last_block.h"
 #include "cuda/fast/norm_row.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/panel_dot.h"
 #include "cuda/fast/quantize.h"
+#include "cuda/fast/table_dots.h"
 
 namespace minim::cuda::fast {
 
@@ -38,7 +41,8 @@ struct PanelStages {
     static constexpr int k_headers_at = k_count * k_stage_bytes;
     static constexpr int k_sums_at = k_headers_at + k_panels * 64;
     static constexpr int k_table_at = k_sums_at + k_threads * (n_tokens > 0 ? n_tokens : 1) * 4;
-    static constexpr int k_bytes = (k_table_at + k_table_bytes<P> + 15) / 16 * 16;
+    static constexpr int k_scales_at = k_table_at + k_table_bytes<P>;  // of ActivateFewKernel
+    static constexpr int k_bytes = (k_scales_at + 8 + 15) / 16 * 16;
     static_assert(k_bytes <= k_max_shared_bytes);
 };
 
@@ -214,9 +218,15 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
                     shared + Stages::k_bytes + (cols - cols_left) / k_stage_cols * Stages::k_input_bytes;
             const auto* inputs = reinterpret_cast<const Q8Block*>(of_stage) + at.unit;
             if constexpr (meets == Meets::its_own) inputs += at.panel / 2 * k_stage_units;
-            for (int i = 0; i < k_pair_sums<meets, n_tokens>; ++i)
-                sum[i] =
-                    add_unit<typename Dots::Kind>(weights, load_input(inputs + i * k_stage_units), sum[i]);
+            for (int i = 0; i < k_pair_sums<meets, n_tokens>; ++i) {
+                const InputUnit input = load_input(inputs + i * k_stage_units);
+                if constexpr (k_is_by_tables<P>) {
+                    sum[i] = add_unit_by_tables<typename Dots::Kind, Block, block_unit>(block, weights, input,
+                                                                                        sum[i]);
+                } else {
+                    sum[i] = add_unit<typename Dots::Kind>(weights, input, sum[i]);
+                }
+            }
         }
         write_at = read_at;
         read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
@@ -318,6 +328,7 @@ struct LinearFewKernel {
     using Stages = PanelStages<P, 1, n_tokens>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
+    static constexpr bool k_by_tables = k_is_by_tables<P>;
 
     Products products;
     const Q8Block* input;
@@ -355,6 +366,7 @@ struct LinearNormKernel {
     static constexpr int k_threads = Stages::k_threads;
     static constexpr int k_min_blocks = 4;  // 64 registers, like LinearFewKernel for one row
     static constexpr bool k_starts_early = true;
+    static constexpr bool k_by_tables = k_is_by_tables<P>;
     static_assert(Stages::k_bytes + k_max_norm_size / 32 * int64_t{sizeof(Q8Block)} <= k_max_shared_bytes);
 
     Products products;
@@ -386,6 +398,7 @@ struct LinearHalvesKernel {
     using Stages = PanelStages<P, 2, 2>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
+    static constexpr bool k_by_tables = k_is_by_tables<P>;
     static constexpr int64_t k_max_blocks = 128;  // more blocks keep a large GPU busy without this
 
     Products products;
@@ -417,19 +430,35 @@ struct LinearHalvesKernel {
     }
 };
 
+// As exact::rows_of(), of an entry that a kernel which is known to be done has written.
+template <class T>
+MINIM_DEVICE exact::ExpertRows fresh_rows_of(T& t, const Experts& experts, int slot) {
+    const auto* place = reinterpret_cast<const std::byte*>(experts.places + slot);
+    const auto address = [&](size_t at) {
+        return t.load_fresh(reinterpret_cast<const unsigned long long*>(place + at));
+    };
+    const unsigned long long gate = address(offsetof(backend::ExpertPlace, gate));
+    const unsigned long long data = address(experts.data_at);
+    const float scale = t.load_fresh(reinterpret_cast<const float*>(place + experts.scale_at));
+    if (gate == 0) return {nullptr, 0.0F};
+    return {reinterpret_cast<const uint8_t*>(data) + experts.first_row * experts.row_bytes, scale};
+}
+
 // 32 rows of gate and of up for a slot, if its expert is here: each pair is a panel of gate and a panel of up.
 template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;
     static constexpr int k_threads = Stages::k_threads;
-    static constexpr int k_min_blocks = 3;  // 48 x 8 blocks are then one wave on a large GPU
+    static constexpr int k_min_blocks =
+        k_needs_registers<P> ? 2 : 3;  // with 3, 48 x 8 blocks are one wave on a large GPU
     static constexpr bool k_starts_early = true;
+    static constexpr bool k_by_tables = k_is_by_tables<P>;
     static constexpr bool k_holds_next = true;
 
     Experts gate;
     Experts up;
     const Q8Block* h;
-    const int32_t* ids;
+    const int32_t* ids;  // null: the entries of gate and up are those of the slots
     int64_t n_slots;
     int64_t n_used;
     Q8Block* activated;
@@ -441,8 +470,9 @@ struct ActivateFewKernel {
         const int slot = t.block_y();
         t.wait_for_inputs();
         t.let_next_begin();  // the product after it may read the ids at once
-        const exact::ExpertRows gate_rows = rows_of(gate, ids[slot]);
-        const exact::ExpertRows up_rows = rows_of(up, ids[slot]);
+        const int32_t expert = ids == nullptr ? slot : ids[slot];
+        const exact::ExpertRows gate_rows = rows_of(gate, expert);
+        const exact::ExpertRows up_rows = rows_of(up, expert);
         if (gate_rows.data == nullptr) return;  // the whole block returns
         PanelWork<4, 1> work = {};
         work.cols = gate.cols;
@@ -452,11 +482,17 @@ struct ActivateFewKernel {
             work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate_rows.data) + at;
             work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up_rows.data) + at;
         }
+        // Not in registers meanwhile: some formats need all that three blocks leave a thread.
+        auto* scale = reinterpret_cast<float*>(t.shared() + Stages::k_scales_at);
+        if (t.index() == 0) {
+            scale[0] = gate_rows.scale;
+            scale[1] = up_rows.scale;
+        }
         const float* sums = multiply_panels<P, 2, 1>(t, work);
         if (t.index() >= 32) return;
         const int at = t.index() / 16 * 32 + t.index() % 16;
-        const float g = sums[at] * gate_rows.scale;
-        const float u = sums[at + 16] * up_rows.scale;
+        const float g = sums[at] * scale[0];
+        const float u = sums[at + 16] * scale[1];
         quantize_lanes(t, silu(g) * u, activated + slot * q8_blocks(gate.rows) + t.block());
     }
 };
@@ -468,11 +504,12 @@ struct ProjectFewKernel {
     using Stages = PanelStages<P, 1, 1>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
+    static constexpr bool k_by_tables = k_is_by_tables<P>;
 
     Experts experts;
     const Q8Block* input;
     int64_t slots_a_row;  // of the input
-    const int32_t* ids;
+    const int32_t* ids;   // null: the entries of `experts` are those of the slots
     int64_t n_slots;
     float* output;
     SlotSums sums;  // gates null: none
@@ -485,7 +522,8 @@ struct ProjectFewKernel {
         // If slots are summed, the kernel before this one has activated them, and let this one begin only after the ids
         // had been written. A multiprocessor's own cache may still have the ids of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
-        const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));
+        const exact::ExpertRows expert =
+            ids == nullptr ? fresh_rows_of(t, experts, slot) : rows_of(experts, t.load_fresh(ids + slot));
         const bool is_here = expert.data != nullptr;
         if (!is_here && sums.gates == nullptr) return;  // the whole block returns
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;

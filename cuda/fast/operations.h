@@ -37,6 +37,7 @@ struct Products {
     float* y[k_max_together];
     bool add[k_max_together];
     bool prefetches;  // the weights, while earlier kernels of the stream still run
+    bool by_tables;   // products of one row, of formats that table_dots.h has
 };
 // Returns the bytes of the weights of all products.
 MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
@@ -79,6 +80,8 @@ enum class WordOrder {
     sign_nibbles,  // sign 8i + j at bit 4j + i: a shift puts those of a point of eight columns into eight nibbles
     seven_sign_nibbles,  // the same of seven signs a point, 7i + j at bit 4j + i; the four bits above them stay
     sign_bytes,          // sign 4k + j at bit 8j + k: a shift puts those of four columns into four bytes
+    units_of_5,          // the codes of each unit of 32 columns in words of their own: see source_of()
+    units_of_6,
 };
 // Returns which bit of the file's word is at bit `to`.
 MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
@@ -94,6 +97,37 @@ MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
         default:
             return to;
     }
+}
+
+// A bit of the words of a block that have an order of their own.
+struct BitPlace {
+    uint32_t word;
+    uint32_t bit;
+};
+// Returns the bit of the file's words that is at bit `to` of word `word` in a panel. Most orders stay within a word. Those of
+// units have, for unit u, four words of nibbles, 4u + m, and then, for all units, a word for each further bit of the codes:
+//
+//   nibble j of word 4u + m           the lower four bits of column 4 (m + 4 (j / 4)) + j % 4
+//   bit 4j + m of the word of a bit   that bit of the same column
+//
+// So the lower half of word m has columns 4m to 4m + 3, the upper half those of input word m + 4, and one shift puts a further bit
+// of all eight codes of a word into the top bits of eight nibbles.
+MINIM_HOST_DEVICE constexpr BitPlace source_of(WordOrder order, uint32_t word, uint32_t to) {
+    if (order != WordOrder::units_of_5 && order != WordOrder::units_of_6)
+        return {word, source_bit(order, to)};
+    constexpr uint32_t k_code_words = 32;  // of 256 codes
+    const uint32_t nibble = to / 4;
+    const uint32_t in_four = nibble % 4;  // of the four columns of a word of the file
+    if (word < k_code_words) {
+        const uint32_t unit = word / 4;
+        const uint32_t columns = word % 4 + 4 * (nibble / 4);
+        return {8 * (unit / 2) + columns, 8 * in_four + 4 * (unit % 2) + to % 4};
+    }
+    const uint32_t columns = to % 4 + 4 * (nibble / 4);
+    const uint32_t further = word - k_code_words;
+    if (order == WordOrder::units_of_5) return {k_code_words + columns, 8 * in_four + further};
+    const uint32_t unit = further / 2;
+    return {k_code_words + 8 * (unit / 4) + columns, 8 * in_four + 2 * (unit % 4) + further % 2};
 }
 
 // The properties of a matrix that packing needs.
@@ -137,6 +171,11 @@ inline constexpr int64_t k_max_norm_size = 8192;
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many);
 // norm() of one row and linear() of that row, in one launch. There is at least one panel.
 void linear_norm(Stream stream, const Products& products, const NormRow& norm);
+
+// Unpacks weights, rows of whole panels, to F16: out [rows, cols] = k_unpacked_factor * W, without the matrix' own scale. With the
+// factor F16 has the usual weights, of 6e-8 to 64, with all its bits.
+inline constexpr float k_unpacked_factor = 1024.0F;
+void unpack(Stream stream, const Weight& weight, uint16_t* out);
 
 // Returns whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
 bool is_float(Format format);
@@ -183,6 +222,10 @@ struct Choice {
     int64_t n_used;
     int32_t* ids;
     float* gates;
+    // Null, or: the entries of the experts chosen are copied from the layer's table to chosen [n, n_used]. Those of another layer
+    // may still be read until the kernel has waited for its inputs.
+    const backend::ExpertPlace* places = nullptr;  // [n_expert]
+    backend::ExpertPlace* chosen = nullptr;
 };
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const Choice& choice);
 // The same with a router that is_float(). `fixed`: one kernel for every n.
@@ -228,6 +271,9 @@ struct Slots {
     const int32_t* ids;  // [n_slots]
     int64_t n_slots;
     const ExpertTiles* tiles;
+    bool by_tables = false;  // as Products::by_tables, of slots without tiles
+    // The entries of the slots' experts, as route() has copied them; null: they are read from the table by the ids.
+    const backend::ExpertPlace* chosen = nullptr;
 };
 // activated [n_slots, rows / 32] = silu(gate h) * (up h), quantised; h has a row for n_used slots. Both of one format; rows
 // is a multiple of 32.

@@ -88,6 +88,9 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
         case Format::mxfp4:
             reorder(WordOrder::nibbles, MXFP4::codes_at, code_bytes);
             break;
+        case Format::nvfp4:
+            reorder(WordOrder::nibbles, NVFP4::codes_at, code_bytes);
+            break;
         case Format::iq4_k:
             reorder(WordOrder::nibbles, IQ4_K::codes_at, code_bytes);
             break;
@@ -96,13 +99,13 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
             break;
         // With the upper bits of the codes, which come next.
         case Format::iq5_k:
-            reorder(WordOrder::nibbles, IQ5_K::codes_at, code_bytes + sign_bytes);
+            reorder(WordOrder::units_of_5, IQ5_K::codes_at, code_bytes + sign_bytes);
             break;
         case Format::iq5_ks:
-            reorder(WordOrder::nibbles, IQ5_KS::codes_at, code_bytes + sign_bytes);
+            reorder(WordOrder::units_of_5, IQ5_KS::codes_at, code_bytes + sign_bytes);
             break;
         case Format::iq6_k:
-            reorder(WordOrder::nibbles, IQ6_K::codes_at, code_bytes + 2 * sign_bytes);
+            reorder(WordOrder::units_of_6, IQ6_K::codes_at, code_bytes + 2 * sign_bytes);
             break;
         default:
             break;
@@ -133,6 +136,10 @@ void linear(Stream stream, const Products& products, const Q8Block* input, int64
 
 void linear_norm(Stream stream, const Products& products, const NormRow& norm) {
     panel_kernels(products.format)->linear_norm(stream, products, norm);
+}
+
+void unpack(Stream stream, const Weight& weight, uint16_t* out) {
+    panel_kernels(weight.format)->unpack(stream, weight, out);
 }
 
 bool is_float(Format format) {

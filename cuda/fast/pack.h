@@ -34,12 +34,20 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
     return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }
 
-// Returns bits [first, first + count) of a word in the order of panels, the first one at bit 0.
-MINIM_DEVICE uint32_t ordered_bits(WordOrder order, const uint8_t* word, uint32_t first, uint32_t count) {
+// Returns the number of words of a block that have an order of their own.
+MINIM_HOST_DEVICE constexpr int ordered_words(const PackShape& shape) {
+    return static_cast<int>((shape.word_bytes + shape.word_step - 1) / shape.word_step);
+}
+
+// Returns `count` bits of a word in the order of panels, from bit `first` on, the first one at bit 0. byte_of(word, byte) is a byte of
+// a word of the file.
+template <class ByteOf>
+MINIM_DEVICE uint32_t ordered_bits(WordOrder order, uint32_t word, uint32_t first, uint32_t count,
+                                   const ByteOf& byte_of) {
     uint32_t bits = 0;
     for (uint32_t n = 0; n < count; ++n) {
-        const uint32_t from = source_bit(order, first + n);
-        bits |= ((word[from / 8] >> (from % 8)) & 1U) << n;
+        const BitPlace from = source_of(order, word, first + n);
+        bits |= ((byte_of(from.word, from.bit / 8) >> (from.bit % 8)) & 1U) << n;
     }
     return bits;
 }
@@ -50,7 +58,12 @@ MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int
     const int64_t in_words = (at - shape.row_header_bytes) % shape.block_bytes - shape.words_at;
     if (in_words < 0 || in_words >= shape.word_bytes || in_words % shape.word_step >= 4) return row[at];
     const auto byte = static_cast<uint32_t>(in_words % 4);
-    return static_cast<uint8_t>(ordered_bits(shape.word_order, row + at - byte, 8 * byte, 8));
+    const uint8_t* words = row + at - in_words;
+    const auto byte_of = [&](uint32_t word, uint32_t i) -> uint32_t {
+        return words[word * shape.word_step + i];
+    };
+    const auto word = static_cast<uint32_t>(in_words / shape.word_step);
+    return static_cast<uint8_t>(ordered_bits(shape.word_order, word, 8 * byte, 8, byte_of));
 }
 
 struct PackKernel {
@@ -79,32 +92,44 @@ struct PackKernel {
 };
 
 // Changes the words of panels that the host has packed, in place: they differ from those of a device only in the order of
-// bits in some words. A thread takes one word at a time.
+// bits in some words. A block of threads takes the words of one block of 16 rows at a time to shared memory, and writes them
+// from there.
 struct ReorderKernel {
     static constexpr int k_threads = 256;
+    static constexpr int k_rows = static_cast<int>(panel::k_panel_rows);
 
     PackShape shape;
     int64_t n_panels;
     uint8_t* panels;
 
-    Grid grid() const { return {.n_blocks = n_panels}; }
+    Grid grid() const {
+        return {.n_blocks = n_panels, .shared_bytes = int64_t{ordered_words(shape)} * k_rows * 4};
+    }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        constexpr int k_rows = static_cast<int>(panel::k_panel_rows);
         uint8_t* panel = panels + t.block() * panel::k_panel_rows * shape.row_bytes;
-        const int words_a_block =
-            static_cast<int>((shape.word_bytes + shape.word_step - 1) / shape.word_step);
-        const int n_blocks = static_cast<int>((shape.row_bytes - shape.row_header_bytes) / shape.block_bytes);
-        const int n_words = n_blocks * words_a_block * k_rows;
-        for (int i = t.index(); i < n_words; i += k_threads) {
-            const int64_t at = shape.words_at + i / k_rows % words_a_block * shape.word_step;
-            const int64_t block = shape.row_header_bytes + i / k_rows / words_a_block * shape.block_bytes;
-            uint8_t* word = panel + panel::k_panel_rows * (block + panel::place_in_panel(shape.format, at)) +
-                            i % k_rows * 4;
-            const uint32_t ordered = ordered_bits(shape.word_order, word, 0, 32);
-            for (uint32_t byte = 0; byte < 4; ++byte)
-                word[byte] = static_cast<uint8_t>(ordered >> (8 * byte));
+        const int n_words = ordered_words(shape) * k_rows;
+        auto* words = reinterpret_cast<uint8_t*>(t.shared());  // [word][row], as in the panel
+        MINIM_DEVICE_LOOP
+        for (int64_t block = shape.row_header_bytes; block < shape.row_bytes; block += shape.block_bytes) {
+            const auto place_of = [&](int i) {
+                const int64_t at = shape.words_at + i / k_rows * shape.word_step;
+                return reinterpret_cast<uint32_t*>(
+                    panel + panel::k_panel_rows * (block + panel::place_in_panel(shape.format, at)) +
+                    i % k_rows * 4);
+            };
+            for (int i = t.index(); i < n_words; i += k_threads)
+                reinterpret_cast<uint32_t*>(words)[i] = *place_of(i);
+            t.sync();
+            for (int i = t.index(); i < n_words; i += k_threads) {
+                const auto byte_of = [&](uint32_t word, uint32_t byte) -> uint32_t {
+                    return words[(word * k_rows + i % k_rows) * 4 + byte];
+                };
+                *place_of(i) =
+                    ordered_bits(shape.word_order, static_cast<uint32_t>(i / k_rows), 0, 32, byte_of);
+            }
+            t.sync();
         }
     }
 };

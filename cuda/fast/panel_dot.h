@@ -131,29 +131,44 @@ MINIM_DEVICE InputUnit load_input(const Q8Block* block) {
     return unit;
 }
 
+// Returns what the shifts of a group's codes add to its dot. The lower half of a shift is that of group 0, the upper half that of
+// group 1; a unit of one group has the same in both.
+template <class Kind, class L>
+MINIM_DEVICE int32_t dot_of_shift(const panel::Unit<L>& unit, const InputUnit& input, int g) {
+    if constexpr (!Kind::k_shifts) {
+        return 0;
+    } else if constexpr (Kind::k_groups == 1) {
+        return static_cast<int32_t>(unit.shift[0] & 0xFFFFU) * (input.sum[0] + input.sum[1]);
+    } else {
+        return static_cast<int32_t>(unit.shift[g] >> (16 * g)) * input.sum[g];
+    }
+}
+
+// Returns sum + the product of group g, whose dot is given.
+template <class Kind, class L>
+MINIM_DEVICE float add_group(const panel::Unit<L>& unit, const InputUnit& input, int g, uint32_t dot,
+                             float sum) {
+    sum = Lanes::fma(Lanes::to_float(dot), unit.scale[g] * input.scale, sum);
+    if constexpr (Kind::k_minima) {
+        const float scaled =
+            Kind::k_groups == 1 ? input.scaled_sum[0] + input.scaled_sum[1] : input.scaled_sum[g];
+        sum = Lanes::fma(unit.minimum[g], scaled, sum);
+    }
+    return sum;
+}
+
 // Returns sum + the products of a unit and an input, in the order of lib/cpu/generic/linear_panel.h.
 template <class Kind, class L>
 MINIM_DEVICE float add_unit(const panel::Unit<L>& unit, const InputUnit& input, float sum) {
     constexpr int k_words = 8 / Kind::k_groups;
     for (int g = 0; g < Kind::k_groups; ++g) {
-        int32_t codes = 0;
+        int32_t codes = dot_of_shift<Kind>(unit, input, g);
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0)
             codes = -Kind::k_offset * (Kind::k_groups == 1 ? input.sum[0] + input.sum[1] : input.sum[g]);
-        // The lower half of a shift is that of group 0, the upper half that of group 1; a unit of one group has the same
-        // in both.
-        if constexpr (Kind::k_shifts && Kind::k_groups == 1)
-            codes = static_cast<int32_t>(unit.shift[0] & 0xFFFFU) * (input.sum[0] + input.sum[1]);
-        if constexpr (Kind::k_shifts && Kind::k_groups == 2)
-            codes = static_cast<int32_t>(unit.shift[g] >> (16 * g)) * input.sum[g];
         auto dot = static_cast<uint32_t>(codes);
         for (int k = k_words * g; k < k_words * (g + 1); ++k)
             dot = Lanes::dot(unit.code[k], input.code[k], dot);
-        sum = Lanes::fma(Lanes::to_float(dot), unit.scale[g] * input.scale, sum);
-        if constexpr (Kind::k_minima) {
-            const float scaled =
-                Kind::k_groups == 1 ? input.scaled_sum[0] + input.scaled_sum[1] : input.scaled_sum[g];
-            sum = Lanes::fma(unit.minimum[g], scaled, sum);
-        }
+        sum = add_group<Kind>(unit, input, g, dot, sum);
     }
     return sum;
 }

@@ -14,6 +14,7 @@ struct PanelKernels {
                      const Slots& slots, Q8Block* activated);
     void (*project)(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
                     const Slots& slots, float* output, const SlotSums* sums);
+    void (*unpack)(Stream stream, const Weight& weight, uint16_t* out);
 };
 
 // By format; without functions for formats that have no kernels.

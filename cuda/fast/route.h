@@ -34,6 +34,23 @@ MINIM_DEVICE void score_experts(T& t, const float* output, int64_t n_expert, int
     for (int e = first; e < n_expert; e += step) score[e] = expert_score(t.load_fresh(output + e));
 }
 
+// Copies the table's entries of the experts of a row; lane s has the id of choice s. All lanes of a warp call it: four for each
+// entry, 16 bytes each.
+template <class T>
+MINIM_DEVICE void copy_places(T& t, const Choice& choice, int32_t own_id, int64_t row) {
+    constexpr int k_lanes = sizeof(backend::ExpertPlace) / sizeof(SixteenBytes);
+    const auto n_used = static_cast<int>(choice.n_used);
+    const int lane = t.index() % 32;
+    for (int first = 0; first < n_used; first += 32 / k_lanes) {
+        const int slot = first + lane / k_lanes;
+        const auto id = static_cast<int32_t>(t.from_lane(static_cast<float>(own_id), slot % 32));
+        if (slot >= n_used) continue;
+        const auto* from = reinterpret_cast<const SixteenBytes*>(choice.places + id);
+        auto* to = reinterpret_cast<SixteenBytes*>(choice.chosen + row * n_used + slot);
+        to[lane % k_lanes] = from[lane % k_lanes];
+    }
+}
+
 // Computes backend::choose_experts() of score [n_expert], in shared memory, for row `row`. Called by a warp's threads. There are
 // at most 32 * most experts.
 template <int most, class T>
@@ -65,6 +82,7 @@ MINIM_DEVICE void choose_of(T& t, const float* score, int64_t n_expert, const Ch
     float sum = 0.0F;
     for (int s = 0; s < n_used; ++s) sum += t.from_lane(own_score, s);
     if (sum < backend::k_smallest_gate_sum) sum = backend::k_smallest_gate_sum;
+    if (choice.chosen != nullptr) copy_places(t, choice, own_id, row);
     if (lane >= n_used) return;
     choice.ids[row * n_used + lane] = own_id;
     choice.gates[row * n_used + lane] = own_score / sum;

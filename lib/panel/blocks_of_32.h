@@ -192,7 +192,13 @@ struct Nvfp4Panel {
         for (int g = 0; g < 2; ++g) {
             for (int k = 0; k < 2; ++k) {
                 const auto word = block.word(Block::codes_at + 16 * u + 8 * g + 4 * k);
-                value4<L>(values, word, unit.code[4 * g + k], unit.code[4 * g + k + 2]);
+                auto& low = unit.code[4 * g + k];
+                auto& high = unit.code[4 * g + k + 2];
+                if constexpr (requires { L::look_up_packed(values, word, low, high); }) {
+                    L::look_up_packed(values, word, low, high);  // on a device with its own order
+                } else {
+                    value4<L>(values, word, low, high);
+                }
             }
         }
         const auto scales = block.word(Block::scales_at);

@@ -81,6 +81,11 @@ concept LooksUpSixBits = requires(typename L::Int index) {
     L::look_up_six_bits(L::table_64(nullptr), index);
 };
 
+// Lanes of a device that packs the codes of a unit of IQ5_K, IQ5_KS and IQ6_K in words of their own: four of nibbles, and one for
+// each further bit of all codes (cuda/fast/operations.h).
+template <class L>
+concept PacksUnits = L::k_packs_units;
+
 // Looks up 32 values by the nibbles (bits from .. from + 3) of every byte of `word`: in the first half, or in the second half if bit
 // `bit` of the byte of `fifth` is set.
 template <class L, int from, int bit>
@@ -89,9 +94,6 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename 
     if constexpr (LooksUpSixBits<L>) {
         const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(fifth));
         return L::look_up_six_bits(L::wide_table_32(values), index);
-    } else if constexpr (requires { L::template look_up_packed_32<from / 4, bit>(values, word, fifth); }) {
-        return L::template look_up_packed_32<from / 4, bit>(values, word,
-                                                            fifth);  // of a device with an order of its own
     } else {
         const auto nibbles = byte_bits<L, from, 15>(word);
         const auto low = L::look_up(L::wide_table(values), nibbles);
@@ -107,8 +109,6 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_64(const int8_t* values, typename 
     if constexpr (LooksUpSixBits<L>) {
         const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(two));
         return L::look_up_six_bits(L::wide_table_64(values), index);
-    } else if constexpr (requires { L::template look_up_packed_64<from / 4, bit>(values, word, two); }) {
-        return L::template look_up_packed_64<from / 4, bit>(values, word, two);
     } else {
         const auto low = look_up_32<L, from, bit>(values, word, two);
         const auto high = look_up_32<L, from, bit>(values + 32, word, two);
@@ -121,8 +121,14 @@ template <class L, int u>
 MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, int fifth_at,
                                     typename L::Int shift, int first, int count, typename L::Int* code) {
     for (int k = first; k < first + count; ++k) {
-        const auto word = block.word(codes_at + 32 * (u / 2) + 4 * k);
-        const auto value = look_up_32<L, 4 * (u % 2), u>(iq5k_values(), word, block.word(fifth_at + 4 * k));
+        typename L::Int value;
+        if constexpr (PacksUnits<L>) {
+            const auto word = block.word(codes_at + 16 * u + 4 * (k % 4));
+            value = L::look_up_unit_32(iq5k_values(), word, block.word(fifth_at + 4 * u), k);
+        } else {
+            const auto word = block.word(codes_at + 32 * (u / 2) + 4 * k);
+            value = look_up_32<L, 4 * (u % 2), u>(iq5k_values(), word, block.word(fifth_at + 4 * k));
+        }
         code[k] = L::settled(shifted<L>(value, shift));
     }
 }
@@ -235,9 +241,16 @@ struct Iq6KPanel {
         constexpr int k_bit = 2 * (u % 4);
         unit.shift[g] = shift_of<L, k_iq6k_shift, g, 2 * u + g>(extra);
         for (int k = 4 * g; k < 4 * g + 4; ++k) {
-            const auto word = block.word(Block::codes_at + 32 * (u / 2) + 4 * k);
-            const auto two = block.word(Block::high_at + 32 * (u / 4) + 4 * k);
-            const auto value = look_up_64<L, 4 * (u % 2), k_bit>(iq6k_values(), word, two);
+            typename L::Int value;
+            if constexpr (PacksUnits<L>) {
+                value = L::look_up_unit_64(iq6k_values(), block.word(Block::codes_at + 16 * u + 4 * (k % 4)),
+                                           block.word(Block::high_at + 8 * u),
+                                           block.word(Block::high_at + 8 * u + 4), k);
+            } else {
+                const auto word = block.word(Block::codes_at + 32 * (u / 2) + 4 * k);
+                const auto two = block.word(Block::high_at + 32 * (u / 4) + 4 * k);
+                value = look_up_64<L, 4 * (u % 2), k_bit>(iq6k_values(), word, two);
+            }
             unit.code[k] = L::settled(shifted<L>(value, unit.shift[g]));
         }
         const auto scales = block.word(Block::scales_at + u / 2 * 4);

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "gpu/blas_on_host.h"
 #include "gpu/fixture.h"
+#include "gpu/launch_paths.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -35,10 +36,10 @@ std::unique_ptr<cuda::blas::Library> open_library() {
     return cuda::blas::open(0, why_not);
 }
 
-// Returns y of n rows times a matrix, computed on the device.
+// Returns y of n rows times a matrix, computed on the device; packed, if the device packs it.
 std::vector<float> product_on(backend::Backend& device, const TestMatrix& weight, int64_t n) {
     const auto stream = device.reserve(
-        {.n_rows = 64, .n_context = 64, .hidden = 64, .n_head = 1, .n_head_kv = 1, .head_dim = 32});
+        {.n_rows = 300, .n_context = 64, .hidden = 256, .n_head = 2, .n_head_kv = 1, .head_dim = 128});
     const auto memory = device.allocate(1 << 20, "a test");
     const std::vector<float> h(static_cast<size_t>(n * weight.view.cols), 0.5F);
     std::byte* x = memory->data() + align_up(weight.bytes.size(), 256);
@@ -47,6 +48,12 @@ std::vector<float> product_on(backend::Backend& device, const TestMatrix& weight
     device.upload(*stream, x, reinterpret_cast<const std::byte*>(h.data()), h.size() * sizeof(float));
     Matrix view = weight.view;
     view.data = memory->data();
+    if (device.packs(view.format)) {
+        device.synchronize(*stream);
+        std::byte* data = memory->data();
+        device.pack({&data, 1}, view);
+        view.packed = true;
+    }
     const LinearTask task = {&view, reinterpret_cast<float*>(y), false};
     device.linear(*stream, reinterpret_cast<const float*>(x), n, {&task, 1});
     std::vector<float> out(static_cast<size_t>(n * view.rows));
@@ -124,6 +131,39 @@ TEST_CASE("dense products: a device uses the library for many rows, and its own 
     CHECK(run({}, Arithmetic::deterministic, 64) == 0);
     CHECK(run({.has_no_way = true}, Arithmetic::fast, 64) == 0);
     CHECK(run({.why_not = "no such file"}, Arithmetic::fast, 64) == 0);
+}
+
+TEST_CASE("dense products: the library multiplies packed matrices of prompts, if the path is on") {
+    Random random(4);
+    const auto run = [&](const char* paths, Arithmetic arithmetic, Format format, int64_t rows, int64_t n,
+                         const FakeBlas& blas = {}) {
+        INFO(paths << ", " << traits(format).name << ", " << rows << " x 256, " << n << " rows");
+        const TestMatrix weight(format, rows, 256, random);
+        const SetBlas set(blas);
+        const SetLaunchPaths set_paths(paths);
+        const auto device = cuda::make_cuda_backend(0, arithmetic);
+        const std::vector<float> h(static_cast<size_t>(n * 256), 0.5F);
+        std::vector<float> expected(static_cast<size_t>(n * rows));
+        const auto reference = reference::make_reference_backend();
+        const auto scratch = reference->reserve({.n_rows = 300, .hidden = 256});
+        const LinearTask task = {&weight.view, expected.data(), false};
+        reference->linear(*scratch, h.data(), n, {&task, 1});
+        CHECK(distance(expected, product_on(*device, weight, n)) < 1e-3);
+        return fake_blas().n_products;
+    };
+    // One format of each kind: signed and small codes, minima, two scales, a codebook, a scale for each row.
+    for (const Format format :
+         {Format::q8_0, Format::q4_0, Format::q4_k, Format::q6_k, Format::iq2_s, Format::iq3_s,
+          Format::iq4_xs, Format::iq4_ks, Format::iq5_k, Format::iq6_k, Format::nvfp4})
+        CHECK(run("dense-prompts", Arithmetic::fast, format, 48, 256) == 1);
+    CHECK(run("", Arithmetic::fast, Format::q8_0, 48, 256) == 0);
+    CHECK(run("dense-prompts", Arithmetic::fast, Format::q8_0, 48, 255) == 0);
+    CHECK(run("dense-prompts", Arithmetic::fast, Format::q8_0, 56, 256) == 0);  // half a panel
+    CHECK(run("dense-prompts", Arithmetic::fast, Format::q8_0, 272, 256) ==
+          0);  // more than the work space holds
+    CHECK(run("dense-prompts", Arithmetic::deterministic, Format::q8_0, 48, 256) == 0);
+    CHECK(run("dense-prompts", Arithmetic::fast, Format::q8_0, 48, 256, {.has_no_way = true}) == 0);
+    CHECK(run("dense-prompts", Arithmetic::fast, Format::q8_0, 48, 256, {.why_not = "no such file"}) == 0);
 }
 
 TEST_CASE("dense products: that the library is missing is said, and that it fails is an error") {

@@ -52,6 +52,12 @@ inline int64_t& kernels_launched() {
     return count;
 }
 
+// Those of them that compute dots by tables (cuda/fast/table_dots.h).
+inline int64_t& kernels_by_tables() {
+    static thread_local int64_t count = 0;
+    return count;
+}
+
 // Whether this thread's launches may start early, as set by runtime::use().
 inline bool& starts_early() {
     static thread_local bool early = true;
