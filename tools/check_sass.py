@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts the instructions of the loops that decode weights, in machine code for one generation of GPUs, and compares them with cuda/README.md.
+
+    check_sass.py build/release/cuda/fast_*.o           compares: exits with 1 if a loop has grown by more than 5 %, or a stack at all
+    check_sass.py --table build/release/cuda/fast_*.o   prints the table for cuda/README.md
+
+The files are objects or cubins. A loop is a range of instructions that ends with a branch to its beginning and multiplies codes (IDP); a kernel
+has one for each unit of a block, and the table has their mean. ALU: instructions of the pipe that computes logic, shifts, byte permutations,
+additions and comparisons of integers; a multiprocessor starts two of them in a cycle, and four of all. cuobjdump and nvdisasm (both of the
+toolkit, or of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm) and c++filt are looked for in PATH; without them the program says that
+it was skipped, and exits with 77.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+README = pathlib.Path(__file__).resolve().parents[1] / "cuda" / "README.md"
+BEGIN = "<!-- loops of sm_90, by tools/check_sass.py -->"
+END = "<!-- end of loops -->"
+RISE = 1.05
+
+# What the kernels of one input row are called in the table.
+KERNELS = {"ActivateFewKernel": "gate, up", "ProjectFewKernel": "down", "LinearNormKernel": "dense"}
+ALU = {"LOP3", "PLOP3", "SHF", "SHL", "SHR", "PRMT", "IADD3", "IADD", "VIADD", "VIADDMNMX", "VIMNMX", "LEA", "ISETP", "SEL",
+       "IMNMX", "IABS", "BMSK", "SGXT", "BREV", "FSETP", "FSEL", "FMNMX", "P2R", "R2P", "I2FP", "F2FP", "MOV"}
+INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
+
+
+def run(*command):
+    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+
+
+def functions(text):
+    """Yields (mangled name, [(address, opcode, operands)]) of the output of cuobjdump -sass."""
+    name, body = None, []
+    for line in text.splitlines():
+        if "Function : " in line:
+            if name:
+                yield name, body
+            name, body = line.split("Function : ")[1].strip(), []
+            continue
+        match = INSTRUCTION.match(line)
+        if match:
+            body.append((int(match[1], 16), match[3], match[4]))
+    if name:
+        yield name, body
+
+
+def loops(body):
+    """Returns [(instructions, ALU)] of the innermost loops that multiply codes."""
+    ranges = []
+    for address, opcode, operands in body:
+        if opcode.split(".")[0] != "BRA":
+            continue
+        target = re.search(r"0x([0-9a-f]+)\s*$", operands.strip())
+        if target and int(target[1], 16) <= address:
+            ranges.append((int(target[1], 16), address))
+    counts = []
+    for first, last in ranges:
+        if any(first <= a and b <= last and (a, b) != (first, last) for a, b in ranges):
+            continue
+        inside = [opcode.split(".")[0] for address, opcode, _ in body if first <= address <= last]
+        if "IDP" in inside:
+            counts.append((len(inside), sum(opcode in ALU for opcode in inside)))
+    return counts
+
+
+def kernel_of(demangled):
+    """Returns (kernel, panel) of "void minim::cuda::fast::run<...ActivateFewKernel<...> >(...)", or None."""
+    match = re.search(r"run<minim::cuda::fast::(\w+)<(.*)> ?>\(", demangled)
+    if not match or match[1] not in KERNELS:
+        return None
+    panel = re.sub(r"minim::(cuda::fast|panel)::", "", match[2]).replace("minim::", "")
+    by_tables = panel.startswith("ByTables<")
+    panel = panel.removeprefix("ByTables<")
+    group = re.search(r"\(Format\)\d+, (\d+)", panel)  # columns with one scale
+    name = panel.split("<")[0].strip(" >").removesuffix("Panel") + (f" {group[1]}" if group else "")
+    return KERNELS[match[1]], name + (", tables" if by_tables else "")
+
+
+def measure(files, architecture):
+    """Returns {(kernel, panel): (instructions, ALU, registers, stack)}."""
+    found = {}
+    for file in files:
+        usage = {}
+        text = run("cuobjdump", "-res-usage", "-arch", architecture, file)
+        for name, registers, stack, local in re.findall(r"Function (\S+):\n\s*REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)", text):
+            usage[name] = (int(registers), int(stack) + int(local))
+        code = list(functions(run("cuobjdump", "-sass", "-arch", architecture, file)))
+        names = run("c++filt", *[name for name, _ in code]).splitlines() if code else []
+        for (mangled, body), demangled in zip(code, names, strict=True):
+            key = kernel_of(demangled)
+            counts = loops(body) if key else []
+            if not counts:
+                continue
+            mean = [round(sum(column) / len(counts)) for column in zip(*counts, strict=True)]
+            found[key] = (*mean, *usage[mangled])
+    return found
+
+
+def table_of(found):
+    lines = ["| decoder | kernel | instructions | ALU | registers | stack |", "|---|---|---|---|---|---|"]
+    for (kernel, panel), counts in sorted(found.items(), key=lambda item: item[0][::-1]):
+        lines.append(f"| {panel} | {kernel} | " + " | ".join(map(str, counts)) + " |")
+    return "\n".join(lines)
+
+
+def written():
+    text = README.read_text(encoding="utf-8")
+    if BEGIN not in text:
+        sys.exit(f"{README}: no line '{BEGIN}'")
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", text.split(BEGIN)[1].split(END)[0], re.MULTILINE)
+    return {(kernel, panel): tuple(map(int, counts)) for panel, kernel, *counts in rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="print the table instead of comparing")
+    parser.add_argument("--architecture", default="sm_90")
+    options = parser.parse_args()
+    missing = [name for name in ("cuobjdump", "nvdisasm", "c++filt") if not shutil.which(name)]
+    if missing:
+        print(f"skipped: {', '.join(missing)} not found")
+        sys.exit(77)
+    found = measure(options.files, options.architecture)
+    if not found:
+        sys.exit(f"no loops of {options.architecture} in {', '.join(map(str, options.files))}")
+    if options.table:
+        print(table_of(found))
+        return
+    known = written()
+    faults = []
+    for key, (instructions, alu, registers, stack) in sorted(found.items()):
+        name = f"{key[1]}, {key[0]}"
+        if key not in known:
+            faults.append(f"{name}: not in the table of {README.name}")
+            continue
+        if stack > known[key][3]:
+            faults.append(f"{name}: {stack} bytes of stack, {known[key][3]} in the table")
+        for what, now, before in (("instructions", instructions, known[key][0]), ("ALU", alu, known[key][1])):
+            if now > before * RISE:
+                faults.append(f"{name}: {now} {what}, {before} in the table")
+        if registers > known[key][2]:
+            print(f"{name}: {registers} registers, {known[key][2]} in the table")
+    print(f"{len(found)} kernels, {len(faults)} faults")
+    if faults:
+        sys.exit("\n".join(faults))
+
+
+if __name__ == "__main__":
+    main()
