@@ -68,8 +68,12 @@ backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_conte
     return limits;
 }
 
+double products_of(const Matrix& m) {
+    return static_cast<double>(m.rows * m.cols);
+}
+
 // Times one turn of an exchange for each layer, with a host that answers at once: the bytes go both ways, and nothing
-// is computed.
+// is computed. The time of twice as many turns less that of these: what a step takes beside its turns does not count.
 KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stream,
                          backend::Exchange& exchange, const model::Config& c, const Activations& a,
                          std::span<const backend::KvRow> rows) {
@@ -82,18 +86,17 @@ KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stre
     const auto outputs =
         backend.allocate(static_cast<uint64_t>(n * c.n_expert_used * c.hidden) * sizeof(float), "outputs");
     auto* out = reinterpret_cast<float*>(outputs->data());
-    const backend::StepBatch batch = {{}, rows, c.n_head, c.n_head_kv, &exchange};
-    const auto step = [&] {
+    const auto step = [&](backend::StepBatch batch, int64_t n_turns) {
         exchange.begin();
         const std::future<void> answers = std::async(std::launch::async, [&] {
-            for (int64_t turn = 0; turn < c.n_layer; ++turn) {
+            for (int64_t turn = 0; turn < n_turns; ++turn) {
                 exchange.wait(turn, nullptr);
                 exchange.answer(turn);
             }
         });
         do {
             if (backend.begin_step(stream, batch)) break;
-            for (int64_t turn = 0; turn < c.n_layer; ++turn) {
+            for (int64_t turn = 0; turn < n_turns; ++turn) {
                 backend.post(stream, exchange, turn, a.h, a.ids, n, c.n_expert_used, c.hidden);
                 backend.collect(stream, exchange, turn, places, a.ids, n, c.n_expert_used, c.hidden, out);
             }
@@ -101,11 +104,17 @@ KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stre
         answers.wait();
         backend.wait(stream);
     };
-    for (int i = 0; i < 3; ++i) step();  // computed, recorded, repeated
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < k_repeats; ++i) step();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    return {"exchange", taken.count() / k_repeats, 0.0, false};
+    const auto seconds_of = [&](const void* calls, int64_t n_turns) {
+        const backend::StepBatch batch = {{}, rows, c.n_head, c.n_head_kv, calls};
+        for (int i = 0; i < 3; ++i) step(batch, n_turns);  // computed, recorded, repeated
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < k_repeats; ++i) step(batch, n_turns);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        return taken.count() / k_repeats;
+    };
+    const double of_one = seconds_of(&exchange, c.n_layer);
+    const double of_two = seconds_of(&table, 2 * c.n_layer);
+    return {.name = "exchange", .seconds = std::max(of_two - of_one, 0.0), .is_of_step = false};
 }
 
 }  // namespace
@@ -138,7 +147,11 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
         for (int i = 0; i < k_repeats; ++i) step();
         backend.wait(*stream);
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        times.push_back({name, taken.count() / k_repeats, bytes});
+        times.push_back({.name = name, .seconds = taken.count() / k_repeats, .bytes = bytes});
+    };
+    // Multiplications and additions of the operation timed last.
+    const auto note_operations = [&](double products_of_row) {
+        times.back().operations = 2.0 * products_of_row * static_cast<double>(n);
     };
     using Work = std::function<void(const model::LayerWeights&, int64_t)>;
     std::map<std::string, Work> works;
@@ -162,6 +175,7 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
                        {&layer.wq, a.q, false}, {&layer.wk, a.k, false}, {&layer.wv, a.v, false}};
                    backend.linear(*stream, a.h, n, qkv);
                });
+    note_operations(layers * (products_of(first.wq) + products_of(first.wk) + products_of(first.wv)));
     each_layer("attend", 0.0, [&](const model::LayerWeights& layer, int64_t index) {
         backend::AttendArgs args;
         args.n = n;
@@ -184,6 +198,7 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
         const LinearTask task = {&layer.wo, a.x, true};
         backend.linear(*stream, a.o, n, {&task, 1});
     });
+    note_operations(layers * products_of(first.wo));
     each_layer("route", layers * bytes_of(first.router), [&](const model::LayerWeights& layer, int64_t) {
         backend.route(*stream, a.h, n, layer.router, layer.router_bias, config.n_expert_used, a.ids, a.gates);
     });
@@ -198,8 +213,10 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
                    backend.experts(*stream, a.h, n, a.ids, a.gates, config.n_expert_used, layer.experts, a.x,
                                    true);
                });
+    note_operations(layers * 3.0 *
+                    static_cast<double>(config.n_expert_used * config.hidden * config.expert_ff));
     if (const auto exchange =
-            backend.make_exchange(limits_of(config, n, depth + 1), std::ssize(weights.layers)))
+            backend.make_exchange(limits_of(config, n, depth + 1), 2 * std::ssize(weights.layers)))
         times.push_back(time_exchange(backend, *stream, *exchange, config, a, rows));
     const auto head = [&] {
         const LinearTask task = {&weights.output, a.logits, false};
@@ -219,15 +236,13 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
 
 void print_kernels(std::span<const KernelTime> times) {
     double sum = 0.0;
-    fmt::print("{:<12} {:>10} {:>8}\n", "operation", "us a step", "GB/s");
+    fmt::print("{:<12} {:>10} {:>8} {:>8}\n", "operation", "us a step", "GB/s", "TFLOP/s");
     for (const KernelTime& time : times) {
         if (time.is_of_step) sum += time.seconds;
-        if (time.bytes > 0.0) {
-            fmt::print("{:<12} {:>10.1f} {:>8.0f}\n", time.name, time.seconds * 1e6,
-                       time.bytes / time.seconds / 1e9);
-        } else {
-            fmt::print("{:<12} {:>10.1f}\n", time.name, time.seconds * 1e6);
-        }
+        fmt::print("{:<12} {:>10.1f}", time.name, time.seconds * 1e6);
+        if (time.bytes > 0.0) fmt::print(" {:>8.0f}", time.bytes / time.seconds / 1e9);
+        if (time.operations > 0.0) fmt::print(" {:>8.1f}", time.operations / time.seconds / 1e12);
+        fmt::print("\n");
     }
     fmt::print("{:<12} {:>10.1f}   (norm counts twice)\n", "together", (sum + times.front().seconds) * 1e6);
 }

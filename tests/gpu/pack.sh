@@ -22,7 +22,7 @@ put() {  # FILE [NAME]: to build/NAME there
 }
 
 for program in libminim.so.0 minim-0/libminim-cuda.so apps/minim/minim tests/bench/minim-bench tests/gpu/gpu_test \
-    tests/gpu/gpu_selfcheck tests/gpu/gpu_stress_test; do
+    tests/gpu/gpu_probe tests/gpu/gpu_selfcheck tests/gpu/gpu_stress_test; do
     put "$program"
 done
 # Built by its test alone.

@@ -12,6 +12,9 @@
 #   stress    equal steps give equal bits, with and without parts of the launch path
 #   sanitize  compute-sanitizer on one test a tool
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
+#   probe     what memory, multiprocessors, borders between kernels and the bus reach, beside what the kernels count on
+#   rows      a step operation by operation, of 1, 8, 64 and 256 sequences; the paths of MINIM_CUDA_PATHS beside the default
+#   prompt    the same of a prompt's step of 2,048 rows, and Nsight Compute on it
 #   profile   Nsight Compute on a decode step and a prompt
 #   offload   experts on the CPU, some and all; on both at once, with a cache of the used ones
 #
@@ -184,6 +187,51 @@ if wants speed; then
         step "$format, 16 layers, operation by operation" 25 "$bench" --synthetic --device cuda:0 --layers 16 --experts-format "$format" -p 0 -n 0 --kernels
         found '^(norm|q, k|attend|o |route|experts|exchange|head|together)' 12
     done
+fi
+
+if wants probe; then
+    step "clocks before" 10 nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw --format=csv,noheader && found .
+    step "probe: the device beside what kernels count on" 30 "$build/tests/gpu/gpu_probe"
+    found '\[|left out|^error' 40
+    step "clocks after" 10 nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw --format=csv,noheader && found .
+fi
+
+# by_operation NAME SECONDS OPTIONS...: the table of minim-bench --kernels
+by_operation() {
+    local name=$1 most=$2
+    shift 2
+    step "$name, by operation" "$most" "$bench" --synthetic --device cuda:0 -p 0 -n 0 --kernels "$@"
+    found '^(a token|norm|q, k|attend|o |route|experts|exchange|head|in order|together)' 48
+}
+# paths_apart NAME SECONDS PATHS OPTIONS...: three runs of each in turn, with the paths and without
+paths_apart() {
+    local name=$1 most=$2 paths=$3
+    shift 3
+    for run in 1 2 3; do
+        MINIM_CUDA_PATHS='' speed "$name, default, run $run" "$most" "$@"
+        MINIM_CUDA_PATHS=$paths speed "$name, $paths, run $run" "$most" "$@"
+    done
+}
+if wants rows; then
+    for format in IQ4_XS IQ2_S Q4_K Q8_0 IQ3_S IQ5_K,IQ5_K,IQ6_K; do
+        by_operation "$format, 8 layers" 20 --layers 8 --vocab 32000 --experts-format "$format" --parallel 1,8,64,256
+    done
+    for format in IQ4_XS IQ5_K,IQ5_K,IQ6_K; do
+        paths_apart "$format, 16 layers" 15 two-tables --layers 16 --vocab 32000 --experts-format "$format" -p 0 -n 64 -r 1
+    done
+    paths_apart "IQ4_XS, 16 layers" 15 chosen-places --layers 16 --vocab 32000 --experts-format IQ4_XS -p 0 -n 64 -r 1
+fi
+if wants prompt; then
+    for format in IQ4_XS IQ2_S BF16; do
+        by_operation "$format, 4 layers, 2,048 rows" 25 --layers 4 --vocab 3200 --experts-format "$format" --parallel 2048
+    done
+    paths_apart "IQ4_XS, 8 layers" 15 dense-prompts --layers 8 --vocab 3200 --experts-format IQ4_XS -p 2048 -u 2048 -n 0 -r 1
+    metrics=gpu__time_duration.sum,smsp__cycles_active.avg.per_second,sm__inst_issued.avg.pct_of_peak_sustained_active
+    metrics+=,sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,dram__bytes.sum
+    step "ncu, a prompt's step of IQ4_XS" 60 env MINIM_CUDA_DEBUG=no-record ncu --clock-control none --kernel-name-base demangled \
+        --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots' --launch-skip 24 --launch-count 20 \
+        --metrics "$metrics" --csv --page raw --log-file "$out/prompt-step.csv" \
+        "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 2048 -u 2048 -n 0
 fi
 
 if wants profile; then  # of 2 layers that are not recorded: 18 kernels a step, those that pack weights left out
