@@ -8,6 +8,7 @@
 // it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -422,8 +423,9 @@ struct ConvertOptions {
 inline std::string convert(const Runtime& runtime, const std::string& source, const std::string& output,
                            const ConvertOptions& options = {}, const Cancel* cancel = nullptr) {
     const auto pointers = [](const std::vector<std::string>& texts) {
-        std::vector<const char*> all;
-        for (const std::string& text : texts) all.push_back(text.c_str());
+        std::vector<const char*> all(texts.size());
+        std::transform(texts.begin(), texts.end(), all.begin(),
+                       [](const std::string& text) { return text.c_str(); });
         return all;
     };
     const std::vector<const char*> rules = pointers(options.rules);
