@@ -56,7 +56,7 @@ float nvfp4_factor(float largest_magnitude) noexcept {
 }
 
 void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* codes, uint8_t* scales) {
-    for_each_row(job, 16, encoding::k_least_weight, "NVFP4", [&](int64_t row, encoding::RowTask& task) {
+    for_each_row(job, 16, encoding::k_min_weight, "NVFP4", [&](int64_t row, encoding::RowTask& task) {
         if (!(factor > 0.0F) || !std::isfinite(factor))
             fail(Status::invalid, "the factor {} is not positive", factor);
         task.factor = factor;
@@ -66,7 +66,7 @@ void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* cod
 }
 
 void encode_mxfp4_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales) {
-    for_each_row(job, 32, encoding::k_least_weight, "MXFP4", [&](int64_t row, const encoding::RowTask& task) {
+    for_each_row(job, 32, encoding::k_min_weight, "MXFP4", [&](int64_t row, const encoding::RowTask& task) {
         return folder_kernels().mxfp4(task, codes + row * (job.n_columns / 2),
                                       scales + row * (job.n_columns / 32));
     });
@@ -102,7 +102,7 @@ void encode_integers_folder(const EncodeFolderRows& job, const IntegerGroups& gr
     if (groups.group < 0) fail(Status::invalid, "a group of {} columns", groups.group);
     const std::string_view name = groups.bits == 4 ? "INT4" : "INT8";
     // An outlier that eight bits cut off would be most of the error of its group.
-    const double least_weight = groups.bits == 8 ? 1e-2 : encoding::k_least_weight;
+    const double least_weight = groups.bits == 8 ? 1e-2 : encoding::k_min_weight;
     for_each_row(job, groups.group, least_weight, name, [&](int64_t row, const encoding::RowTask& task) {
         const int64_t n_groups = groups.group > 0 ? job.n_columns / groups.group : 1;
         uint8_t* row_zeros = groups.with_zeros ? zeros + row * n_groups : nullptr;
