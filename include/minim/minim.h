@@ -1968,6 +1968,30 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_format_decode(const char* name, co
                                                             size_t row_length, size_t count, float* out,
                                                             minim_error* err);
 
+/*
+ * Encodes `n_rows` rows of `columns` weights, x [n_rows, columns], in the format `name`, with the smallest
+ * weighted square error that a search finds. Rows follow each other without gaps: row i begins at byte
+ * i * (row_header_bytes + columns / block_elems * block_bytes) of `out`, which has `capacity` bytes. What
+ * follows the last row is left as it is. minim_format_decode decodes the rows.
+ *
+ * `importance` [columns]: the weight of each column's square errors, 0 or more; mean squares of the layer's
+ * inputs, for example. Only ratios matter. NULL: all columns count alike. IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S
+ * and IQ3_XXS are of little use without importance.
+ *
+ * NVFP4 blocks hold magnitudes up to 2688: divide a matrix by its largest magnitude / 2688 before, and store
+ * that factor apart, as model files do.
+ *
+ * The bytes depend on the arguments alone, not on the machine or on how many rows a call has. The work is done
+ * on the caller's thread, and several threads may encode at once. It takes 0.01 to 1 us a weight.
+ *
+ * Errors: UNSUPPORTED (an unknown format, or one without an encoder: integers, F64, TQ1_0, TQ2_0, Q1_0, Q2_0,
+ * IQ1_KT to IQ4_KT, formats of safetensors folders); INVALID (columns is not a multiple of the block, capacity
+ * is too small, a number is NaN or infinite or exceeds what the format's scales hold, importance is negative).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_format_encode(const char* name, const float* x, size_t n_rows,
+                                                            size_t columns, const float* importance,
+                                                            void* out, size_t capacity, minim_error* err);
+
 #ifdef __cplusplus
 }
 #endif

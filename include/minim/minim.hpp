@@ -8,6 +8,7 @@
 // it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -425,8 +426,9 @@ struct ConvertOptions {
 inline std::string convert(const Runtime& runtime, const std::string& source, const std::string& output,
                            const ConvertOptions& options = {}, const Cancel* cancel = nullptr) {
     const auto pointers = [](const std::vector<std::string>& texts) {
-        std::vector<const char*> all;
-        for (const std::string& text : texts) all.push_back(text.c_str());
+        std::vector<const char*> all(texts.size());
+        std::transform(texts.begin(), texts.end(), all.begin(),
+                       [](const std::string& text) { return text.c_str(); });
         return all;
     };
     const std::vector<const char*> rules = pointers(options.rules);
@@ -1616,6 +1618,30 @@ inline std::vector<float> decode_format(const std::string& name, const void* row
     std::vector<float> out(count);
     detail::check([&](minim_error* error) {
         return minim_format_decode(name.c_str(), row, row_bytes, count, out.data(), error);
+    });
+    return out;
+}
+
+// Encodes rows of `columns` weights, one behind the other in x, in a weight format. `importance` has a number for each column, or none.
+inline std::vector<std::byte> encode_format(const std::string& name, const std::vector<float>& x,
+                                            size_t columns, const std::vector<float>& importance = {}) {
+    const bool is_valid =
+        columns > 0 && x.size() % columns == 0 && (importance.empty() || importance.size() == columns);
+    if (!is_valid)
+        throw std::invalid_argument(
+            "x is not whole rows, or importance does not have a number for each column");
+    std::vector<std::byte> out;
+    for (const minim_format_info& format : formats()) {
+        if (name != format.name) continue;
+        const size_t blocks = columns / static_cast<size_t>(format.block_elems);
+        out.resize(x.size() / columns *
+                   (static_cast<size_t>(format.row_header_bytes) +
+                    blocks * static_cast<size_t>(format.block_bytes)));
+    }
+    detail::check([&](minim_error* error) {
+        return minim_format_encode(name.c_str(), x.data(), x.size() / columns, columns,
+                                   importance.empty() ? nullptr : importance.data(), out.data(), out.size(),
+                                   error);
     });
     return out;
 }

@@ -127,7 +127,7 @@ std::pair<int64_t, float> largest_residual(const model::Model& model, std::span<
     return largest;
 }
 
-// Whether the same bits are promised whatever the rows of a step. Fast arithmetic of a GPU takes other kernels for one row than for
+// Returns whether results have the same bits whatever the rows of a step. Fast arithmetic of a GPU takes other kernels for one row than for
 // many.
 bool has_equal_bits(const model::Model& model) {
     return std::ranges::all_of(model.placement().stages(),

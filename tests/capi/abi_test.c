@@ -1132,12 +1132,26 @@ static void test_formats(void) {
     minim_error err = MINIM_ERROR_INIT;
     const unsigned char row[34] = {0x00, 0x3C, 5}; /* Q8_0: d = 1, q[0] = 5 */
     float out[32];
+    float again[32];
+    unsigned char encoded[40];
     size_t i;
     CHECK_OK(minim_format_decode("Q8_0", row, sizeof(row), 32, out, &err));
     CHECK(out[0] == 5.0F && out[1] == 0.0F);
     CHECK_FAILS(minim_format_decode("Q8_0", row, sizeof(row), 31, out, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_format_decode("Q8_0", row, 33, 32, out, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_format_decode("Q9_0", row, 34, 32, out, &err), MINIM_E_UNSUPPORTED);
+    memset(encoded, 0xAA, sizeof(encoded));
+    CHECK_OK(minim_format_encode("Q8_0", out, 1, 32, NULL, encoded, sizeof(encoded), &err));
+    CHECK_OK(minim_format_decode("Q8_0", encoded, 34, 32, again, &err));
+    CHECK(again[0] > 4.99F && again[0] < 5.01F && again[1] == 0.0F && encoded[34] == 0xAA);
+    CHECK_OK(
+        minim_format_encode("Q8_0", out, 1, 32, out, encoded, 34, &err)); /* importance of the first column */
+    CHECK_FAILS(minim_format_encode("Q8_0", out, 1, 32, NULL, encoded, 33, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_encode("Q8_0", out, (size_t)-1, 32, NULL, encoded, 34, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_encode("Q8_0", out, 1, 31, NULL, encoded, 34, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_encode("Q8_0", NULL, 1, 32, NULL, encoded, 34, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_encode("TQ1_0", out, 0, 256, NULL, encoded, 34, &err), MINIM_E_UNSUPPORTED);
+    CHECK_OK(minim_format_encode("Q8_0", NULL, 0, 32, NULL, NULL, 0, &err));
     for (i = 0; i < minim_format_count(); ++i) {
         minim_format_info info;
         memset(&info, 0, sizeof(info));

@@ -48,7 +48,7 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"fault [hash] {Q8_0.name}: has SHA-256 ", done.stdout)
 
-    def test_a_record_is_compared_on_another_processor(self):
+    def test_a_record_is_compared_on_another_cpu(self):
         record = self.folder / "record.json"
         self.assertEqual(run("check", Q8_0, "--record", record).returncode, 0)
         done = run("check", Q8_0, "--answers", record, "-t", 1, env={**os.environ, "MINIM_CPU": "scalar"})

@@ -84,5 +84,6 @@ std::string compile_check(const std::string& path) {
     text += importance.describe().view();
     return text + model.detokenize(prompt).str() + model.token_text(prompt[0]).c_str() +
            std::to_string(logits.size() + session.state().n_generated +
-                          minim::decode_format("F32", "1234", 4, 1).size());
+                          minim::decode_format("F32", "1234", 4, 1).size() +
+                          minim::encode_format("Q8_0", std::vector<float>(32), 32).size());
 }

@@ -109,7 +109,8 @@ class Snippets(unittest.TestCase):
         program = [sys.executable, ROOT / "tests/bench/compare_peers.py"] if name.endswith(".py") else [BUILD / PROGRAMS[name]]
         if not pathlib.Path(program[-1]).exists():
             return None
-        command = [*program, *words[1:2]] if words[1:2] and re.fullmatch("[a-z]+", words[1]) else program
+        n_words = 2 if words[1:2] == ["eval"] else 1 if words[1:2] and re.fullmatch("[a-z]+", words[1]) else 0
+        command = [*program, *words[1 : 1 + n_words]]
         result = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=SECONDS, check=False)
         return result.stdout if result.returncode == 0 else ""
 

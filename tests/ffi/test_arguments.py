@@ -56,6 +56,7 @@ class Texts(unittest.TestCase):
             lambda: minim.Model(Q8_0, packed_file="x\0y"),
             lambda: minim.has_feature("gguf\0"),
             lambda: minim.decode_format("F32\0", bytes(4), 1),
+            lambda: minim.encode_format("F32\0", [1.0]),
         ):
             with self.assertRaisesRegex(ValueError, "null character"):
                 call()

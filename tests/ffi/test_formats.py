@@ -52,6 +52,37 @@ class Formats(unittest.TestCase):
         with self.assertRaises(ValueError):
             minim.decode_format("Q4_K", b"", -1)
 
+    def test_formats_encode_what_they_decode(self):
+        steps = np.arange(3 * 512, dtype=np.uint32).reshape(3, 512)
+        pieces = (steps * np.uint32(2654435761) >> np.uint32(16)) % np.uint32(401)
+        weights = (0.01 * (pieces.astype(np.float64) - 200)).astype(np.float32)
+        importance = 1 + (np.arange(512) % 7).astype(np.float32)
+        for name, bound in (("Q8_0", 0.006), ("Q4_0", 0.1), ("Q6_K", 0.03), ("IQ4_KS", 0.1), ("IQ1_S", 0.6)):
+            with self.subTest(name):
+                rows = minim.encode_format(name, weights, importance)
+                decoded = np.stack([minim.decode_format(name, row, 512) for row in rows])
+                self.assertLess(np.sqrt(np.square(decoded - weights).mean() / np.square(weights).mean()), bound)
+                self.assertTrue((minim.encode_format(name, weights[1], importance) == rows[1]).all())
+        self.assertTrue((minim.encode_format("F32", weights).view(np.float32) == weights).all())
+        self.assertEqual(minim.encode_format("Q4_K", np.empty((0, 256))).shape, (0, 144))
+
+    def test_what_cannot_be_encoded_is_an_error_that_says_why(self):
+        weights = np.ones((2, 256), np.float32)
+        for arguments, status, text in (
+            (("Q9_Z", weights), "unsupported", "no format 'Q9_Z'"),
+            (("IQ3_KT", weights), "unsupported", "no encoder of IQ3_KT"),
+            (("Q4_K", weights[:, :128]), "invalid", "whole blocks of Q4_K"),
+            (("Q4_K", np.where(np.arange(256) == 9, np.inf, weights)), "invalid", "row 0, column 9"),
+            (("Q4_0", 1e9 * weights), "invalid", "too large for the scales of Q4_0"),
+            (("Q4_K", weights, -weights[0]), "invalid", "importance of column 0"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(minim.Error, text) as caught:
+                minim.encode_format(*arguments)
+            self.assertEqual(caught.exception.status, status)
+        for arguments in (("Q4_K", weights, weights), ("Q4_K", np.float32(1)), ("Q4_K", weights[None])):
+            with self.assertRaises(ValueError):
+                minim.encode_format(*arguments)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1946,6 +1946,26 @@ def decode_format(name, row_bytes, count):
     return out
 
 
+def encode_format(name, weights, importance=None):
+    """Encodes rows of weights [rows, columns], or one row [columns], in a format such as "Q4_K". Returns uint8 [rows, bytes of a row] or
+    [bytes of a row]. importance: the weight of each column's square errors [columns]."""
+    text = _zero_terminated(name, "the format")
+    x = np.asarray(weights, np.float32, order="C")
+    if x.ndim not in (1, 2):
+        raise ValueError(f"weights have {x.ndim} dimensions, not 1 or 2")
+    rows, columns = x.shape if x.ndim == 2 else (1, x.size)
+    if importance is not None:
+        importance = np.ascontiguousarray(importance, np.float32)
+        if importance.shape != (columns,):
+            raise ValueError(f"importance has the shape {importance.shape}, not ({columns},)")
+    format = formats().get(name)
+    size = format.row_header_bytes + columns // format.block_elems * format.block_bytes if format else 0
+    out = np.empty((rows, size), np.uint8)
+    pointer = None if importance is None else importance.ctypes.data
+    abi.check("format_encode", text, x.ctypes.data, rows, columns, pointer, out.ctypes.data, out.size)
+    return out if x.ndim == 2 else out[0]
+
+
 def version():
     return abi.call("version").decode()
 

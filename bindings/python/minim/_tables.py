@@ -279,4 +279,5 @@ FUNCTIONS = {
     "minim_format_count": ('size_t', []),
     "minim_format_get_info": ('minim_status', ['size_t', 'minim_format_info*', 'minim_error*']),
     "minim_format_decode": ('minim_status', ['const char*', 'const void*', 'size_t', 'size_t', 'float*', 'minim_error*']),
+    "minim_format_encode": ('minim_status', ['const char*', 'const float*', 'size_t', 'size_t', 'const float*', 'void*', 'size_t', 'minim_error*']),
 }

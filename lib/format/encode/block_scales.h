@@ -109,8 +109,8 @@ float choose_numbers(const E& evaluator, int64_t n, float d, float* near, float*
     return error;
 }
 
-// Chooses d, the numbers and the variants of n sub-blocks. s[j] and variant[j]: scale and variant that suit sub-block j; `variant`
-// has memory for the result as well. `spare`: memory for 2 n floats. Returns false if no d that the format stores is large enough.
+// Chooses d, the numbers and the variants of n sub-blocks. s[j] and first_variant[j]: the scale and the variant that suit sub-block j
+// alone. `spare`: memory for 2 n floats. Returns false if no d that the format stores is large enough.
 template <class V, class S, class Stored, class E>
 bool choose_block_scales(const E& evaluator, int64_t n, const float* s, const float* first_variant,
                          Stored stored, bool fast, float* spare, BlockScales& out) {

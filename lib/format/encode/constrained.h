@@ -158,7 +158,7 @@ int64_t encode_iq4_kss(const RowTask& row) {
     const float power = power_to_normalise(row.x, row.n_columns);
     for (int64_t i = 0; i < row.n_columns; ++i) scratch.x[i] = row.x[i] * power;
     multiply(row.u, scratch.x, row.n_columns, scratch.ux);
-    const TableEvaluator<V, Shifted<k_nearest_iq4k>> free_codes{scratch.x, row.u, scratch.ux, 32};
+    const TableEvaluator<V, Iq4kTables> free_codes{scratch.x, row.u, scratch.ux, 32};
     search_sub_blocks(free_codes, n, row.fast, scratch.s, scratch.first_variant);
     const ParityEvaluator<V> evaluator{scratch.x, row.u, scratch.ux};
     BlockScales scales{0.0F, scratch.l, scratch.variant};

@@ -74,8 +74,8 @@ double outlier_weight(Format format) noexcept {
 
 void encode_with_search(const EncodeRows& job, int64_t row_size) {
     const encoding::RowKernel kernel = kernel_for(job.format);
-    const std::vector<float> u =
-        encoding::column_weights(job.importance, job.n_columns, traits(job.format).block_elems);
+    const std::vector<float> u = encoding::column_weights(
+        job.importance, job.n_columns, traits(job.format).block_elems, encoding::k_min_weight);
     std::vector<float> raised = u;
     std::vector<float> scratch(static_cast<size_t>(encoding::row_scratch(job.n_columns)));
     for (int64_t row = 0; row < job.n_rows; ++row) {

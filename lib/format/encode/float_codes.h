@@ -138,7 +138,7 @@ uint8_t search_e8m0_scale(const float* x, const float* u, uint8_t* code) {
     const int wanted = exponent - 2 + step[lane] + 127;
     const int stored = wanted < 0 ? 0 : wanted > 252 ? 252 : wanted;
     // The scale may be one that no E8M0 has, or one with which codes exceed F32: they are made for the one that is stored.
-    const float half_stored = power_of_two(stored - wanted < 100 ? stored - wanted : 100) * half_scale[lane];
+    const float half_stored = power_of_two(stored - wanted) * half_scale[lane];
     code_e2m1(scaled, 32, half_stored, code);
     return static_cast<uint8_t>(stored);
 }

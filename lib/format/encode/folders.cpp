@@ -24,25 +24,21 @@ const encoding::FolderKernels& folder_kernels() {
     return encoding::scalar_folder_kernels();
 }
 
-// Calls encode(row, task) for each row; it returns what kernels return.
+// Calls encode(row, task) for each row; it returns what kernels return. least_weight: see column_weights().
 template <class Encode>
-void for_each_row(const EncodeFolderRows& job, int64_t group, std::string_view name, const Encode& encode) {
+void for_each_row(const EncodeFolderRows& job, int64_t group, double least_weight, std::string_view name,
+                  const Encode& encode) {
     if (job.n_rows < 0 || job.n_columns < 0 || (group > 0 && job.n_columns % group != 0)) {
         fail(Status::invalid, "{} x {} weights are not rows of whole groups of {} ({} each)", job.n_rows,
              job.n_columns, name, group);
     }
     encoding::check_numbers(job.x, job.n_rows, job.n_columns, job.importance);
     const int64_t block = group > 0 ? group : job.n_columns;
-    const std::vector<float> u = encoding::column_weights(job.importance, job.n_columns, block);
-    std::vector<float> raised = u;
+    const std::vector<float> u = encoding::column_weights(job.importance, job.n_columns, block, least_weight);
     for (int64_t row = 0; row < job.n_rows && job.n_columns > 0; ++row) {
         encoding::RowTask task{};
         task.x = job.x + row * job.n_columns;
-        // Without importance no element is cut off: all these formats have a zero.
-        if (job.importance != nullptr) {
-            encoding::raise_outliers(task.x, u, encoding::k_outlier_weight, raised);
-        }
-        task.u = raised.data();
+        task.u = u.data();
         task.n_columns = job.n_columns;
         task.factor = 1.0F;
         task.fast = job.effort == EncodeEffort::fast;
@@ -60,7 +56,7 @@ float nvfp4_factor(float largest_magnitude) noexcept {
 }
 
 void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* codes, uint8_t* scales) {
-    for_each_row(job, 16, "NVFP4", [&](int64_t row, encoding::RowTask& task) {
+    for_each_row(job, 16, encoding::k_min_weight, "NVFP4", [&](int64_t row, encoding::RowTask& task) {
         if (!(factor > 0.0F) || !std::isfinite(factor))
             fail(Status::invalid, "the factor {} is not positive", factor);
         task.factor = factor;
@@ -70,7 +66,7 @@ void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* cod
 }
 
 void encode_mxfp4_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales) {
-    for_each_row(job, 32, "MXFP4", [&](int64_t row, const encoding::RowTask& task) {
+    for_each_row(job, 32, encoding::k_min_weight, "MXFP4", [&](int64_t row, const encoding::RowTask& task) {
         return folder_kernels().mxfp4(task, codes + row * (job.n_columns / 2),
                                       scales + row * (job.n_columns / 32));
     });
@@ -105,7 +101,9 @@ void encode_integers_folder(const EncodeFolderRows& job, const IntegerGroups& gr
     if (groups.bits != 4 && groups.bits != 8) fail(Status::invalid, "{} bits, not 4 or 8", groups.bits);
     if (groups.group < 0) fail(Status::invalid, "a group of {} columns", groups.group);
     const std::string_view name = groups.bits == 4 ? "INT4" : "INT8";
-    for_each_row(job, groups.group, name, [&](int64_t row, const encoding::RowTask& task) {
+    // An outlier that eight bits cut off would be most of the error of its group.
+    const double least_weight = groups.bits == 8 ? 1e-2 : encoding::k_min_weight;
+    for_each_row(job, groups.group, least_weight, name, [&](int64_t row, const encoding::RowTask& task) {
         const int64_t n_groups = groups.group > 0 ? job.n_columns / groups.group : 1;
         uint8_t* row_zeros = groups.with_zeros ? zeros + row * n_groups : nullptr;
         return folder_kernels().integers(task, groups, codes + row * job.n_columns, scales + row * n_groups,

@@ -47,23 +47,23 @@ RowKernel kernel_of(Format format) noexcept {
             return encode_table_blocks<V, IQ4_XS, OneTable<TableValues<k_nearest_iq4nl>>,
                                        WholeScales<-32, 31>, 32>;
         case Format::iq2_k:
-            return encode_table_blocks<V, IQ2_K, Shifted<k_nearest_iq2k>, WholeScales<-8, 7>, 16>;
+            return encode_table_blocks<V, IQ2_K, Iq2kTables, WholeScales<-8, 7>, 16>;
         case Format::iq3_k:
-            return encode_table_blocks<V, IQ3_K, Shifted<k_nearest_iq3k>, OddScales<-31, 31>, 16>;
+            return encode_table_blocks<V, IQ3_K, Iq3kTables, OddScales<-31, 31>, 16>;
         case Format::iq4_k:
-            return encode_table_blocks<V, IQ4_K, Shifted<k_nearest_iq4k>, WholeScales<-32, 31>, 16>;
+            return encode_table_blocks<V, IQ4_K, Iq4kTables, WholeScales<-32, 31>, 16>;
         case Format::iq5_k:
-            return encode_table_blocks<V, IQ5_K, Shifted<k_nearest_iq5k>, WholeScales<-32, 31>, 16>;
+            return encode_table_blocks<V, IQ5_K, Iq5kTables, WholeScales<-32, 31>, 16>;
         case Format::iq6_k:
-            return encode_table_blocks<V, IQ6_K, Shifted<k_nearest_iq6k>, WholeScales<-128, 127>, 16>;
+            return encode_table_blocks<V, IQ6_K, Iq6kTables, WholeScales<-128, 127>, 16>;
         case Format::iq2_ks:
-            return encode_table_rows<V, IQ2_KS, Shifted<k_nearest_iq2k>, WholeScales<-16, 15>>;
+            return encode_table_rows<V, IQ2_KS, Iq2kTables, WholeScales<-16, 15>>;
         case Format::iq3_ks:
-            return encode_table_rows<V, IQ3_KS, Shifted<k_nearest_iq3k>, WholeScales<-16, 15>>;
+            return encode_table_rows<V, IQ3_KS, Iq3kTables, WholeScales<-16, 15>>;
         case Format::iq4_ks:
-            return encode_table_rows<V, IQ4_KS, Shifted<k_nearest_iq4k>, OddScales<-127, 127>>;
+            return encode_table_rows<V, IQ4_KS, Iq4kTables, OddScales<-127, 127>>;
         case Format::iq5_ks:
-            return encode_table_rows<V, IQ5_KS, Shifted<k_nearest_iq5k>, OddScales<-127, 127>>;
+            return encode_table_rows<V, IQ5_KS, Iq5kTables, OddScales<-127, 127>>;
         case Format::iq2_xxs:
             return encode_grid_blocks<V, IQ2_XXS_Grid, 8, 31>;
         case Format::iq2_xs:

@@ -58,16 +58,16 @@ constexpr NearestValues nearest_values(const int8_t* values, int n_values) {
 }
 
 inline constexpr NearestValues k_nearest_iq4nl = nearest_values(codebooks::k_iq4nl.data, 16);
-inline constexpr NearestValues k_nearest_iq2k[2] = {nearest_values(codebooks::k_iq2k.data, 4),
-                                                    nearest_values(codebooks::k_iq2k.data + 4, 4)};
-inline constexpr NearestValues k_nearest_iq3k[2] = {nearest_values(codebooks::k_iq3k.data, 8),
-                                                    nearest_values(codebooks::k_iq3k.data + 8, 8)};
-inline constexpr NearestValues k_nearest_iq4k[2] = {nearest_values(codebooks::k_iq4k.data, 16),
-                                                    nearest_values(codebooks::k_iq4k.data + 16, 16)};
-inline constexpr NearestValues k_nearest_iq5k[2] = {nearest_values(codebooks::k_iq5k.data, 32),
-                                                    nearest_values(codebooks::k_iq5k.data + 32, 32)};
-inline constexpr NearestValues k_nearest_iq6k[2] = {nearest_values(codebooks::k_iq6k.data, 64),
-                                                    nearest_values(codebooks::k_iq6k.data + 64, 64)};
+inline constexpr NearestValues k_nearest_iq2k = nearest_values(codebooks::k_iq2k.data, 4);
+inline constexpr NearestValues k_nearest_iq2k_shifted = nearest_values(codebooks::k_iq2k.data + 4, 4);
+inline constexpr NearestValues k_nearest_iq3k = nearest_values(codebooks::k_iq3k.data, 8);
+inline constexpr NearestValues k_nearest_iq3k_shifted = nearest_values(codebooks::k_iq3k.data + 8, 8);
+inline constexpr NearestValues k_nearest_iq4k = nearest_values(codebooks::k_iq4k.data, 16);
+inline constexpr NearestValues k_nearest_iq4k_shifted = nearest_values(codebooks::k_iq4k.data + 16, 16);
+inline constexpr NearestValues k_nearest_iq5k = nearest_values(codebooks::k_iq5k.data, 32);
+inline constexpr NearestValues k_nearest_iq5k_shifted = nearest_values(codebooks::k_iq5k.data + 32, 32);
+inline constexpr NearestValues k_nearest_iq6k = nearest_values(codebooks::k_iq6k.data, 64);
+inline constexpr NearestValues k_nearest_iq6k_shifted = nearest_values(codebooks::k_iq6k.data + 64, 64);
 
 // Returns the index of the half unit of t.
 MINIM_HOST_DEVICE int half_unit(float t) {

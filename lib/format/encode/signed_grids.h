@@ -16,6 +16,12 @@ namespace minim::encoding {
 
 inline constexpr int k_signed_entries = 2048;
 
+// Fractions of the scale that puts the largest element on 1 + 1/8. More of them, or fewer with fast effort, would change little: most of
+// the time is that of sums_of_shifted, and block_scales.h fits the scales.
+inline constexpr int k_signed_scales = 8;
+inline constexpr float k_signed_fractions[k_signed_scales] = {0.32F, 0.40F, 0.48F, 0.56F,
+                                                              0.65F, 0.75F, 0.88F, 1.00F};
+
 // Computes p and q of all entries, shifted up, then of all entries shifted down.
 template <class V>
 void sums_of_shifted(const float* u, const float* ux, float* p, float* q) {
@@ -54,14 +60,13 @@ struct SignedBlock {
     static constexpr int k_variants = shift_by_group ? 1 : 2;
     static constexpr int k_parts = shift_by_group ? 16 : 8;
     static constexpr int k_groups = 32 / k_parts;
-    int n_candidates;
     Candidates candidates[32][k_variants];  // an index of k_signed_entries or more: shifted down
 
     Sums<V> at(int64_t part, int variant, typename V::F32 s) const {
         Sums<V> sums{V::all(0.0F), V::all(0.0F)};
         const int first = static_cast<int>(part) * k_groups;
         for (int g = first; g < first + k_groups; ++g) {
-            const BestCandidate<V> best = best_candidate<V>(candidates[g][variant], n_candidates, s);
+            const BestCandidate<V> best = best_candidate<V>(candidates[g][variant], k_signed_scales, s);
             sums.cross = V::add(sums.cross, best.p);
             sums.square = V::add(sums.square, best.q);
         }
@@ -69,23 +74,16 @@ struct SignedBlock {
     }
 };
 
-// Fractions of the scale that puts the largest element on 1 + 1/8; the last puts elements that are all alike on the shifted zero.
-inline constexpr float k_signed_fractions[16] = {0.25F, 0.30F, 0.34F, 0.38F, 0.42F, 0.46F, 0.50F, 0.55F,
-                                                 0.60F, 0.65F, 0.70F, 0.76F, 0.83F, 0.90F, 1.00F, 1.10F};
-inline constexpr float k_signed_fractions_fast[8] = {0.32F, 0.40F, 0.48F, 0.56F, 0.65F, 0.75F, 0.88F, 1.00F};
-
 template <class V, bool shift_by_group>
-void search_signed_block(const float* x, const float* u, bool fast, SignedBlock<V, shift_by_group>& block,
-                         float* s, float* variant) {
+void search_signed_block(const float* x, const float* u, SignedBlock<V, shift_by_group>& block, float* s,
+                         float* variant) {
     using Block = SignedBlock<V, shift_by_group>;
-    const float* fractions = fast ? k_signed_fractions_fast : k_signed_fractions;
-    block.n_candidates = fast ? 8 : 16;
     for (int part = 0; part < Block::k_parts; ++part) {
         constexpr int size = 8 * Block::k_groups;
         const float peak = __builtin_fabsf(signed_peak_of(x + part * size, size));
-        float scales[16];
-        for (int k = 0; k < block.n_candidates; ++k) {
-            scales[k] = peak > 0.0F ? fractions[k] * peak / (1.0F + k_iq1_shift) : 1.0F;
+        float scales[k_signed_scales];
+        for (int k = 0; k < k_signed_scales; ++k) {
+            scales[k] = peak > 0.0F ? k_signed_fractions[k] * peak / (1.0F + k_iq1_shift) : 1.0F;
         }
         for (int g = part * Block::k_groups; g < (part + 1) * Block::k_groups; ++g) {
             float ux[8];
@@ -96,25 +94,23 @@ void search_signed_block(const float* x, const float* u, bool fast, SignedBlock<
             constexpr int n = 2 * k_signed_entries / Block::k_variants;
             for (int list = 0; list < Block::k_variants; ++list) {
                 Candidates& candidates = block.candidates[g][list];
-                best_entries<V>(p + list * n, q + list * n, n, scales, block.n_candidates, candidates);
-                for (int k = 0; k < block.n_candidates; ++k) candidates.index[k] += list * n;
+                best_entries<V>(p + list * n, q + list * n, n, scales, k_signed_scales, candidates);
+                for (int k = 0; k < k_signed_scales; ++k) candidates.index[k] += list * n;
             }
         }
         s[part] = 0.0F;
         variant[part] = 0.0F;
         float gain = 0.0F;
         for (int list = 0; list < Block::k_variants; ++list) {
-            for (int k = 0; k < block.n_candidates; k += 8) {
-                const Sums<V> sums = block.at(part, list, V::load(scales + k));
-                const auto fitted = V::div(sums.cross, sums.square);
-                float least;
-                const int lane = least_lane<V>(V::sub(V::all(0.0F), V::mul(fitted, sums.cross)), least);
-                const float lane_s = one_lane<V>(fitted, lane);
-                if (!(-least > gain) || lane_s < 0.0F) continue;
-                gain = -least;
-                s[part] = lane_s;
-                variant[part] = static_cast<float>(list);
-            }
+            const Sums<V> sums = block.at(part, list, V::load(scales));
+            const auto fitted = V::div(sums.cross, sums.square);
+            float least;
+            const int lane = least_lane<V>(V::sub(V::all(0.0F), V::mul(fitted, sums.cross)), least);
+            const float lane_s = one_lane<V>(fitted, lane);
+            if (!(-least > gain) || lane_s < 0.0F) continue;
+            gain = -least;
+            s[part] = lane_s;
+            variant[part] = static_cast<float>(list);
         }
     }
 }
@@ -127,9 +123,8 @@ void choose_signed_entries(const SignedBlock<V, shift_by_group>& block, const Bl
         const int part = g / SignedBlock<V, shift_by_group>::k_groups;
         const Candidates& candidates = block.candidates[g][static_cast<int>(scales.variant[part])];
         float cost;
-        index[g] =
-            candidates
-                .index[best_candidate_for(candidates, block.n_candidates, scales.d * scales.l[part], cost)];
+        const int best = best_candidate_for(candidates, k_signed_scales, scales.d * scales.l[part], cost);
+        index[g] = candidates.index[best];
     }
 }
 
@@ -175,7 +170,7 @@ int64_t encode_signed_blocks(const RowTask& row) {
         Block block;
         float s[Block::k_parts];
         float first_variant[Block::k_parts];
-        search_signed_block<V, shift_by_group>(x, u, row.fast, block, s, first_variant);
+        search_signed_block<V, shift_by_group>(x, u, block, s, first_variant);
         float l[Block::k_parts];
         float variant[Block::k_parts];
         float spare[2 * Block::k_parts];

@@ -35,8 +35,11 @@ struct TwoTables {
     static constexpr int n = 2;
 };
 
-template <const NearestValues (&tables)[2]>
-using Shifted = TwoTables<TableValues<tables[0]>, TableValues<tables[1]>>;
+using Iq2kTables = TwoTables<TableValues<k_nearest_iq2k>, TableValues<k_nearest_iq2k_shifted>>;
+using Iq3kTables = TwoTables<TableValues<k_nearest_iq3k>, TableValues<k_nearest_iq3k_shifted>>;
+using Iq4kTables = TwoTables<TableValues<k_nearest_iq4k>, TableValues<k_nearest_iq4k_shifted>>;
+using Iq5kTables = TwoTables<TableValues<k_nearest_iq5k>, TableValues<k_nearest_iq5k_shifted>>;
+using Iq6kTables = TwoTables<TableValues<k_nearest_iq6k>, TableValues<k_nearest_iq6k_shifted>>;
 
 // The sub-blocks of a row or block, `size` elements each.
 template <class V, class Tables>

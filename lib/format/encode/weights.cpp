@@ -25,7 +25,7 @@ void check_numbers(const float* x, int64_t n_rows, int64_t n_columns, const floa
     }
 }
 
-std::vector<float> column_weights(const float* importance, int64_t n_columns, int64_t block) {
+std::vector<float> column_weights(const float* importance, int64_t n_columns, int64_t block, double least) {
     std::vector<float> u(static_cast<size_t>(n_columns), 1.0F);
     if (importance == nullptr) return u;
     double total = 0.0;
@@ -37,10 +37,10 @@ std::vector<float> column_weights(const float* importance, int64_t n_columns, in
         double sum = 0.0;
         for (int64_t i = start; i < end; ++i) sum += static_cast<double>(importance[i]) / mean;
         // A block without any importance has small weights, but not such as would vanish when they are multiplied.
-        const double least = std::max(1e-4 * sum / static_cast<double>(end - start), 1e-8);
+        const double floor = std::max(least * sum / static_cast<double>(end - start), 1e-8);
         for (int64_t i = start; i < end; ++i)
             u[static_cast<size_t>(i)] =
-                static_cast<float>(std::max(static_cast<double>(importance[i]) / mean, least));
+                static_cast<float>(std::max(static_cast<double>(importance[i]) / mean, floor));
     }
     return u;
 }

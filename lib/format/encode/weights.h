@@ -11,9 +11,11 @@ namespace minim::encoding {
 // negative. The message names row and column.
 void check_numbers(const float* x, int64_t n_rows, int64_t n_columns, const float* importance);
 
-// Returns the importance divided by its mean, raised to 1e-4 of its mean in each block, so that no block is without weight. Without
-// importance, ones.
-std::vector<float> column_weights(const float* importance, int64_t n_columns, int64_t block);
+// Returns the importance divided by its mean, raised to `least` times its mean in each block, so that no block is without weight.
+// Without importance, ones.
+std::vector<float> column_weights(const float* importance, int64_t n_columns, int64_t block, double least);
+
+inline constexpr double k_min_weight = 1e-4;
 
 // Writes to `raised` the weights of a row's elements: those of their columns, but no less than what an outlier has. An element has at
 // least `outlier` times its share of the sum of squares of its group of 32, as a multiple of the group's mean weight. So an outlier

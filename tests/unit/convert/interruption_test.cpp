@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -127,7 +126,7 @@ TEST_CASE("a folder that is no unfinished output is not thrown away") {
 // A process that dies at any time leaves nothing that opens, unless it is complete.
 TEST_CASE("a conversion that is killed at any time goes on, to the same bytes") {
     wanted_files();
-    const int n_times = std::getenv("MINIM_FULL_TESTS") != nullptr ? 50 : 6;
+    const int n_times = MINIM_FULL_TESTS != 0 ? 50 : 6;
     uint32_t state = 12345;
     for (int i = 0; i < n_times; ++i) {
         const TemporaryFolder folder;

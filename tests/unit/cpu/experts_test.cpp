@@ -299,7 +299,7 @@ TEST_CASE("observed slots have the same outputs, and the inputs of down before t
         // Quantised weights multiply inputs of 8 bits.
         CHECK(std::sqrt(error / sum) < (format == Format::f32 ? 1e-5 : 2e-2));
 
-        // Slots whose expert is elsewhere stay as they are.
+        // Slots whose expert is on another device stay as they are.
         const std::vector<uint8_t> is_on_device = {1, 0, 1, 1};
         ExpertWeights one = layer.weights;
         one.is_on_device = is_on_device.data();

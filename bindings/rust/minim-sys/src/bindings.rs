@@ -1157,4 +1157,5 @@ extern "C" {
     pub fn minim_format_count() -> usize;
     pub fn minim_format_get_info(index: usize, out: *mut minim_format_info, err: *mut minim_error) -> minim_status;
     pub fn minim_format_decode(name: *const c_char, row: *const c_void, row_length: usize, count: usize, out: *mut f32, err: *mut minim_error) -> minim_status;
+    pub fn minim_format_encode(name: *const c_char, x: *const f32, n_rows: usize, columns: usize, importance: *const f32, out: *mut c_void, capacity: usize, err: *mut minim_error) -> minim_status;
 }

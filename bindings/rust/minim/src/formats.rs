@@ -3,7 +3,7 @@
 
 use minim_sys as sys;
 
-use crate::error::{check, Result};
+use crate::error::{check, Error, Result};
 use crate::raw::{c_text, text_of};
 
 /// A weight format.
@@ -49,6 +49,32 @@ pub fn decode_format(name: &str, row: &[u8], count: usize) -> Result<Vec<f32>> {
     out.resize(count.min(row.len().saturating_mul(32)), 0.0);
     check(|err| unsafe {
         sys::minim_format_decode(name.as_ptr(), row.as_ptr().cast(), row.len(), count, out.as_mut_ptr(), err)
+    })?;
+    Ok(out)
+}
+
+/// Encodes rows of `columns` weights, one behind the other in `x`, with the smallest weighted square error that a search finds.
+/// `importance`: the weight of each column's square errors. Errors: `Invalid` (sizes that do not match, numbers that are not finite,
+/// weights that the format's scales do not hold), `Unsupported` (a format without an encoder).
+pub fn encode_format(name: &str, x: &[f32], columns: usize, importance: Option<&[f32]>) -> Result<Vec<u8>> {
+    if columns == 0 || x.len() % columns != 0 {
+        return Err(Error::invalid(format!("{} weights are not whole rows of {} columns", x.len(), columns)));
+    }
+    if let Some(importance) = importance {
+        if importance.len() != columns {
+            return Err(Error::invalid(format!("importance has {} numbers for {} columns", importance.len(), columns)));
+        }
+    }
+    let rows = x.len() / columns;
+    let size = |info: &FormatInfo| {
+        info.row_header_bytes as usize + columns / info.block_elems as usize * info.block_bytes as usize
+    };
+    let row_size = formats()?.iter().find(|info| info.name == name).map_or(0, size);
+    let name = c_text(name, "the format")?;
+    let mut out = vec![0; rows * row_size];
+    let weights = importance.map_or(std::ptr::null(), |numbers| numbers.as_ptr());
+    check(|err| unsafe {
+        sys::minim_format_encode(name.as_ptr(), x.as_ptr(), rows, columns, weights, out.as_mut_ptr().cast(), out.len(), err)
     })?;
     Ok(out)
 }

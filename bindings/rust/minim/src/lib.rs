@@ -49,7 +49,7 @@ pub use decoder::Decoder;
 pub use devices::{build_info, devices, has_feature, version, Device};
 pub use engine::{Answer, Engine, EngineOptions, EngineState, NextToken, Request, RequestOptions, RequestState};
 pub use error::{Error, Reason, Result, Status};
-pub use formats::{decode_format, formats, FormatInfo};
+pub use formats::{decode_format, encode_format, formats, FormatInfo};
 pub use importance::{Importance, ImportanceFormat, ImportanceOptions};
 pub use memory::{DeviceMemory, ExpertCache, NodeMemory};
 pub use model::{ChatOptions, Model, ModelInfo};

@@ -188,6 +188,17 @@ fn formats_and_features_are_listed() {
     let decoded = minim::decode_format("Q8_0", &row, 32).expect("a row");
     assert_eq!(decoded, (0..32).map(|i| i as f32).collect::<Vec<_>>());
     assert_eq!(minim::decode_format("Q8_0", &row, 1 << 40).err().map(|error| error.status), Some(Status::Invalid));
+    let weights: Vec<f32> = (0..64).map(|i| i as f32 - 40.0).collect();
+    let rows = minim::encode_format("Q8_0", &weights, 32, None).expect("two rows");
+    assert_eq!(rows.len(), 2 * 34);
+    let back = minim::decode_format("Q8_0", &rows[34..], 32).expect("the second row");
+    assert!(back.iter().zip(&weights[32..]).all(|(a, b)| (a - b).abs() < 0.13));
+    let importance = [1.0; 32];
+    assert_eq!(minim::encode_format("Q8_0", &weights, 32, Some(&importance)).expect("two rows"), rows);
+    let status = |result: minim::Result<Vec<u8>>| result.err().map(|error| error.status);
+    assert_eq!(status(minim::encode_format("Q8_0", &weights, 32, Some(&importance[1..]))), Some(Status::Invalid));
+    assert_eq!(status(minim::encode_format("Q4_K", &weights, 32, None)), Some(Status::Invalid));
+    assert_eq!(status(minim::encode_format("IQ2_KT", &[0.0; 256], 256, None)), Some(Status::Unsupported));
     assert!(minim::has_feature("gguf") && !minim::has_feature("no such") && !minim::has_feature("\0"));
     assert!(minim::build_info().contains(&minim::version()));
 }
