@@ -54,11 +54,24 @@ bool is_named(std::string_view text, std::string_view capitals) {
     });
 }
 
+// Returns whether the output is a folder, by its name unless it is said.
+bool is_folder(const minim_convert_params& p, const convert::Options& options) {
+    const std::string_view container = optional_text(p.container);
+    if (container.empty()) return !checkpoint::ends_in(options.output, ".gguf");
+    if (is_named(container, "GGUF")) return false;
+    if (is_named(container, "SAFETENSORS")) return true;
+    fail(Status::invalid, "the container '{}' is not gguf or safetensors", container);
+}
+
 // Sets the layout of an output that is a folder. Returns false for a GGUF file.
 bool set_layout(const minim_convert_params& p, convert::Options& options) {
     const std::string_view recipe = optional_text(p.recipe);
     const std::string_view layout = optional_text(p.layout);
-    if (layout.empty() && checkpoint::ends_in(options.output, ".gguf")) return false;
+    options.has_any_name = !optional_text(p.container).empty();
+    if (!is_folder(p, options)) {
+        if (layout.empty()) return false;
+        fail(Status::invalid, "the output '{}' is a GGUF file, which has no layout", options.output);
+    }
     if (!recipe.empty() && !layout.empty())
         fail(Status::invalid, "both a recipe, '{}', and a layout, '{}'", recipe, layout);
     const std::string_view type = optional_text(p.matrix_type);

@@ -58,6 +58,7 @@ minim::ConvertOptions convert_options(const Options& options) {
     convert.layout = options.layout;
     convert.keep_experts = options.kept_experts;
     convert.reuse = options.reused_file;
+    convert.container = options.container;
     return convert;
 }
 

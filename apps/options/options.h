@@ -170,6 +170,7 @@ struct Options {
     std::string layout;        // of a folder
     std::string kept_experts;  // a number, or a file
     std::string reused_file;
+    std::string container;  // "gguf" or "safetensors"; "": by the name of the output
     bool first_part_empty = false;
     bool keeps_parts = false;
     bool writes_no_hashes = false;

@@ -694,17 +694,19 @@ typedef struct minim_convert_params {
     /* Path of an earlier output, a GGUF file with hashes: tensors that were made of the same bytes, with the
        same type, importance data and encoders are copied from it. NULL: none. */
     const char* reuse;
+    /* "gguf" or "safetensors", in any case; NULL: by the name of the output. */
+    const char* container;
 } minim_convert_params;
 #define MINIM_CONVERT_PARAMS_INIT                                                                          \
     {                                                                                                      \
         sizeof(minim_convert_params), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL, 0, NULL, \
             0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL,   \
-            NULL                                                                                           \
+            NULL, NULL                                                                                     \
     }
 
 /*
  * Converts or quantises a checkpoint to a GGUF file or a safetensors folder. `source` is whatever
- * minim_checkpoint_open opens, of every layout. `output` ends in .gguf, or is the path of the folder. Parts are
+ * minim_checkpoint_open opens, of every layout. `output` ends in .gguf, or is the path of the folder, unless `container` says which. Parts are
  * called PREFIX-00001-of-00003.gguf; those of a folder model-00001-of-00003.safetensors, of 5 GB unless
  * `part_bytes` says otherwise. A folder also gets the configuration and tokenizer files, the source folder's or
  * made of the metadata of a GGUF file; options for metadata and recipes are INVALID for it. Uses the threads of

@@ -420,6 +420,7 @@ struct ConvertOptions {
     std::string layout;        // of a folder
     std::string keep_experts;  // a number, or a file
     std::string reuse;         // an earlier output
+    std::string container;     // "gguf" or "safetensors"; "": by the output's name
 };
 
 // Converts or quantises a checkpoint. Returns the report as JSON (minim_convert).
@@ -474,6 +475,7 @@ inline std::string convert(const Runtime& runtime, const std::string& source, co
     params.layout = detail::text_or_null(options.layout);
     params.keep_experts = detail::text_or_null(options.keep_experts);
     params.reuse = detail::text_or_null(options.reuse);
+    params.container = detail::text_or_null(options.container);
     struct State {
         const ConvertProgress& progress;
         detail::Carrier carrier;

@@ -19,6 +19,7 @@ struct Options {
     std::string source;                       // any checkpoint that opens; of a split file any part
     std::string output;                       // NAME.gguf, or the folder
     std::optional<FolderLayout> layout = {};  // of a folder; nothing: a GGUF file
+    bool has_any_name = false;                // the output's name does not say which of them it is
     TypeOptions types = {};
     bool is_quantize = false;  // the metadata state the quantisation
     std::string imatrix = {};  // a file of importance data; "": none

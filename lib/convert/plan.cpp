@@ -47,10 +47,11 @@ uint64_t free_bytes_in(const std::string& folder) {
 void choose_place(const Options& options, Plan& plan) {
     if (options.output.empty()) fail(Status::invalid, "the path of the output is empty");
     plan.layout = options.layout;
-    if (!plan.layout && !checkpoint::ends_in(options.output, k_gguf_ending))
+    const bool has_gguf_name = checkpoint::ends_in(options.output, k_gguf_ending);
+    if (!plan.layout && !has_gguf_name && !options.has_any_name)
         fail(Status::invalid, "the output '{}' must end in .gguf, or be a folder with a layout ({})",
              options.output, folder_layout_names());
-    if (plan.layout && checkpoint::ends_in(options.output, k_gguf_ending))
+    if (plan.layout && has_gguf_name && !options.has_any_name)
         fail(Status::invalid, "the output '{}' is a GGUF file, which has no layout", options.output);
     std::filesystem::path path(options.output);
     if (path.filename().empty()) path = path.parent_path();  // FOLDER/
@@ -249,7 +250,8 @@ void add_files(const Options& options, const Source& source, const Logger& log, 
         fail(Status::invalid, "a first part without tensors needs a limit of the other parts");
     const std::vector<int64_t> counts = checkpoint::cut_into_parts(new_tensors(plan, 0, n_tensors), limits);
     const auto n_files = std::ssize(counts);
-    checkpoint::PartName part = {plan.name.substr(0, plan.name.size() - k_gguf_ending.size()), 1,
+    const size_t n_ending = checkpoint::ends_in(plan.name, k_gguf_ending) ? k_gguf_ending.size() : 0;
+    checkpoint::PartName part = {plan.name.substr(0, plan.name.size() - n_ending), 1,
                                  static_cast<uint64_t>(n_files), std::string(k_gguf_ending)};
     for (int64_t f = 0; f < n_files; ++f) {
         part.number = static_cast<uint64_t>(f + 1);

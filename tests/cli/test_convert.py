@@ -255,6 +255,16 @@ class Convert(unittest.TestCase):
             self.assertEqual(path.read_bytes(), (self.folder / "q" / path.name).read_bytes(), path.name)
         self.refused(1, "exceptions of recipes", "quantize", FOLDER, self.folder / "r", "fp8", "--pure")
 
+    def test_the_container_may_be_said(self):
+        self.done("convert", Q8_0, self.folder / "x.model", "--to", "gguf")
+        self.assertEqual((self.folder / "x.model").read_bytes(), Q8_0.read_bytes())
+        self.done("convert", Q8_0, self.folder / "y.model", "--to", "gguf", "--split-max-tensors", 40)
+        self.assertTrue((self.folder / "y.model-00002-of-00002.gguf").exists())
+        self.done("convert", FOLDER, self.folder / "f.gguf", "--to", "safetensors")
+        self.assertEqual((self.folder / "f.gguf" / "tokenizer.json").read_bytes(), (FOLDER / "tokenizer.json").read_bytes())
+        self.refused(1, "has no layout", "convert", FOLDER, self.folder / "g", "--to", "gguf", "--layout", "fp8")
+        self.refused(1, "'Q4_0'", "quantize", FOLDER, self.folder / "g.gguf", "Q4_0", "--to", "safetensors")
+
     def test_a_killed_conversion_to_a_folder_goes_on_to_the_same_bytes(self):
         wanted = self.folder / "wanted"
         self.done("quantize", FOLDER, wanted, "int4-g32", "--split-max-size", "1M")

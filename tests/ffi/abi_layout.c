@@ -153,6 +153,7 @@ int main(void) {
     FIELD(minim_convert_params, layout);
     FIELD(minim_convert_params, keep_experts);
     FIELD(minim_convert_params, reuse);
+    FIELD(minim_convert_params, container);
     STRUCT(minim_model_params);
     FIELD(minim_model_params, size);
     FIELD(minim_model_params, flags);

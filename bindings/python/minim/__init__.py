@@ -460,6 +460,7 @@ def convert(
     layout=None,
     keep_experts=None,
     reuse=None,
+    container=None,
     threads=0,
     progress=None,
     cancel=None,
@@ -475,7 +476,7 @@ def convert(
     metadata keys; None removes one. `part_bytes`, `part_tensors`: limits of a part. `dry_run`: only plan. `memory`: the most memory of all
     buffers, in bytes; 0 is 2 GiB. `layout`: of a folder, "bf16", "fp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128" or "int8".
     `keep_experts`: how many of each layer, by `imatrix`, or a file that lists them. `reuse`: an earlier output, from which tensors that would
-    be the same are copied. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
+    be the same are copied. `container`: "gguf" or "safetensors", else by the name of the output. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
     """
     runtime = _Runtime(threads, log, log_level)
 
@@ -529,6 +530,7 @@ def convert(
         layout=text(layout, "the layout"),
         keep_experts=None if keep_experts is None else _path(keep_experts if not isinstance(keep_experts, int) else str(keep_experts)),
         reuse=None if reuse is None else _path(reuse),
+        container=text(container, "the container"),
     )
     params.rules, params.n_rules = texts(rules, "a rule")
     params.include_weights, params.n_include_weights = texts(include_weights, "include_weights")

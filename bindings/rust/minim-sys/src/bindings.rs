@@ -460,13 +460,14 @@ pub struct minim_convert_params {
     pub layout: *const c_char,
     pub keep_experts: *const c_char,
     pub reuse: *const c_char,
+    pub container: *const c_char,
 }
-const _: () = assert!(core::mem::size_of::<minim_convert_params>() == 264);
+const _: () = assert!(core::mem::size_of::<minim_convert_params>() == 272);
 impl Default for minim_convert_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 264, ..zeros }
+        Self { size: 272, ..zeros }
     }
 }
 
@@ -991,7 +992,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
     ("minim_plan_params", 128, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72), ("n_device_layers", 80), ("for_engine", 84), ("n_host_experts", 88), ("expert_cache_bytes", 96), ("tensor_parallel", 104), ("expert_parallel", 108), ("pipeline_parallel", 112), ("reserved", 116), ("link", 120)]),
     ("minim_convert_progress", 56, &[("size", 0), ("reserved", 4), ("done_bytes", 8), ("total_bytes", 16), ("n_done", 24), ("n_tensors", 32), ("tensor", 40), ("result", 48)]),
-    ("minim_convert_params", 264, &[("size", 0), ("flags", 4), ("recipe", 8), ("matrix_type", 16), ("rules", 24), ("n_rules", 32), ("output_type", 40), ("embedding_type", 48), ("keep_output", 56), ("pure", 60), ("allow_requantize", 64), ("without_importance", 68), ("imatrix", 72), ("include_weights", 80), ("n_include_weights", 88), ("exclude_weights", 96), ("n_exclude_weights", 104), ("effort", 112), ("no_hashes", 116), ("name", 120), ("unset", 128), ("n_unset", 136), ("set", 144), ("n_set", 152), ("set_text", 160), ("n_set_text", 168), ("part_bytes", 176), ("part_tensors", 184), ("first_part_empty", 192), ("keep_parts", 196), ("dry_run", 200), ("overwrite", 204), ("restart", 208), ("no_verify", 212), ("memory_bytes", 216), ("progress", 224), ("progress_user_data", 232), ("layout", 240), ("keep_experts", 248), ("reuse", 256)]),
+    ("minim_convert_params", 272, &[("size", 0), ("flags", 4), ("recipe", 8), ("matrix_type", 16), ("rules", 24), ("n_rules", 32), ("output_type", 40), ("embedding_type", 48), ("keep_output", 56), ("pure", 60), ("allow_requantize", 64), ("without_importance", 68), ("imatrix", 72), ("include_weights", 80), ("n_include_weights", 88), ("exclude_weights", 96), ("n_exclude_weights", 104), ("effort", 112), ("no_hashes", 116), ("name", 120), ("unset", 128), ("n_unset", 136), ("set", 144), ("n_set", 152), ("set_text", 160), ("n_set_text", 168), ("part_bytes", 176), ("part_tensors", 184), ("first_part_empty", 192), ("keep_parts", 196), ("dry_run", 200), ("overwrite", 204), ("restart", 208), ("no_verify", 212), ("memory_bytes", 216), ("progress", 224), ("progress_user_data", 232), ("layout", 240), ("keep_experts", 248), ("reuse", 256), ("container", 264)]),
     ("minim_model_params", 200, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160), ("fit_requests", 168), ("chat_template", 176), ("tensor_parallel", 184), ("expert_parallel", 188), ("pipeline_parallel", 192), ("rank_timeout_ms", 196)]),
     ("minim_model_info", 136, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112), ("process", 120), ("n_processes", 124), ("n_ranks", 128), ("reserved", 132)]),
     ("minim_device_memory", 112, &[("size", 0), ("first_layer", 4), ("n_layer", 8), ("weights_mapped", 12), ("weight_bytes", 16), ("expert_bytes", 24), ("kv_bytes", 32), ("work_bytes", 40), ("free_bytes", 48), ("name", 56), ("kept_bytes", 64), ("budget_bytes", 72), ("n_expert_layers", 80), ("token_in_bytes", 88), ("token_out_bytes", 96), ("locked_bytes", 104)]),

@@ -46,6 +46,7 @@ pub struct ConvertOptions<'a> {
     layout: Option<String>,
     keep_experts: Option<PathBuf>,
     reuse: Option<PathBuf>,
+    container: Option<String>,
     include_weights: Vec<String>,
     exclude_weights: Vec<String>,
     name: Option<String>,
@@ -131,6 +132,12 @@ impl<'a> ConvertOptions<'a> {
     /// Sets an earlier output, from which tensors that would be the same are copied.
     pub fn reuse(mut self, file: impl Into<PathBuf>) -> Self {
         self.reuse = Some(file.into());
+        self
+    }
+
+    /// Sets what is written, "gguf" or "safetensors", whatever the name of the output.
+    pub fn container(mut self, name: &str) -> Self {
+        self.container = Some(name.into());
         self
     }
 
@@ -304,6 +311,7 @@ pub fn convert(
     let name = c_option(&options.name, "the name")?;
     let imatrix = options.imatrix.as_deref().map(c_path).transpose()?;
     let layout = c_option(&options.layout, "the layout")?;
+    let container = c_option(&options.container, "the container")?;
     let keep_experts = options.keep_experts.as_deref().map(c_path).transpose()?;
     let reuse = options.reuse.as_deref().map(c_path).transpose()?;
     let rules = c_texts(&options.rules, "a rule")?;
@@ -322,6 +330,7 @@ pub fn convert(
     params.layout = pointer_or_null(&layout);
     params.keep_experts = pointer_or_null(&keep_experts);
     params.reuse = pointer_or_null(&reuse);
+    params.container = pointer_or_null(&container);
     params.rules = rules.pointers.as_ptr();
     params.n_rules = rules.pointers.len();
     params.include_weights = include_weights.pointers.as_ptr();

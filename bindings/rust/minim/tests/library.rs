@@ -213,7 +213,7 @@ fn a_model_is_converted_and_quantised() {
     let written = folder.join("folder");
     let list = folder.join("kept.json");
     std::fs::write(&list, r#"{"layers": [[0, 1, 2], [1, 2, 3], [5, 6, 7]]}"#).expect("a list");
-    let options = ConvertOptions::new().layout("int8").keep_experts(&list);
+    let options = ConvertOptions::new().container("safetensors").layout("int8").keep_experts(&list);
     convert(&runtime, &copy, &written, options).expect("a folder");
     let index = std::fs::read_to_string(written.join("model.safetensors.index.json")).expect("an index");
     assert!(index.contains("experts.2.w1.weight_scale") && !index.contains("experts.3."));
