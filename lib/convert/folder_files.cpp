@@ -67,12 +67,12 @@ Value float_value(float number) {
     return value;
 }
 
-Value object_value(std::vector<std::pair<std::string, Value>> members) {
+Value object_value(const std::vector<std::pair<std::string, Value>>& members) {
     Value value;
     value.kind = Value::Kind::object;
-    for (auto& [key, member] : members) {
-        value.keys.push_back(std::move(key));
-        value.items.push_back(std::move(member));
+    for (const auto& [key, member] : members) {
+        value.keys.push_back(key);
+        value.items.push_back(member);
     }
     return value;
 }
@@ -86,6 +86,7 @@ Value list_value(std::vector<Value> items) {
 
 Value texts_value(const std::vector<std::string>& texts) {
     std::vector<Value> items;
+    items.reserve(texts.size());
     for (const std::string& text : texts) items.push_back(text_value(text));
     return list_value(std::move(items));
 }

@@ -245,7 +245,7 @@ TEST_CASE("an existing output, the source and a folder are refused") {
     options.output = folder / "b.gguf";
     expect_error(Status::invalid, "is the source", [&] { run(options); });
     CHECK(text_of(folder / "a.gguf") == text_of(k_q8_0));
-    expect_error(Status::invalid, "safetensors folders are not written",
+    expect_error(Status::invalid, "must end in .gguf, or be a folder",
                  [&] { run(options_of(k_q8_0, folder / "x")); });
     expect_error(Status::not_found, "does not exist", [&] { run(options_of(k_q8_0, folder / "no/x.gguf")); });
     options.output = folder / "x.gguf";
