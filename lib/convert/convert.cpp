@@ -654,7 +654,9 @@ std::string convert_model(const Options& options, const ThreadPool& threads, con
                           const ProgressFunction& progress, const Logger& log) {
     const auto begin = Clock::now();
     const Prepared prepared = prepare(options, threads, log);
-    const auto& [importance, source, plan] = prepared;
+    const std::unique_ptr<const Importance>& importance = prepared.importance;
+    const Source& source = prepared.source;
+    const Plan& plan = prepared.plan;
     check_encoders(plan);
     std::optional<EarlierOutput> earlier;
     if (!options.reuse.empty()) earlier.emplace(options.reuse, encoders_text(options, importance.get()), log);

@@ -81,12 +81,12 @@ JournalContent parse_journal(std::string_view text) {
 }
 
 std::string difference(const Job& theirs, const Job& mine) {
-    for (const auto& [key, value] : mine) {
+    for (const Job::value_type& part : mine) {
         const auto found =
-            std::ranges::find_if(theirs, [&](const auto& other) { return other.first == key; });
-        if (found == theirs.end()) return format_text("it does not say its {}", key);
-        if (found->second != value)
-            return format_text("its {} is {}, this one's {}", key, found->second, value);
+            std::ranges::find_if(theirs, [&](const auto& other) { return other.first == part.first; });
+        if (found == theirs.end()) return format_text("it does not say its {}", part.first);
+        if (found->second != part.second)
+            return format_text("its {} is {}, this one's {}", part.first, found->second, part.second);
     }
     return {};
 }
