@@ -3,7 +3,7 @@
 # the release build compiles them: they are most of the time of compiling and of running, and work on plain memory that
 # others own. `tests/run.sh asan` and `tests/run.sh tsan` build everything with a sanitizer, kernels too.
 
-# minim_sanitized_layers(asan SANITIZERS address,undefined LAYERS engine placement)
+# minim_sanitized_layers(asan SANITIZERS address,undefined LAYERS check convert)
 # makes minim_layers_asan: the layers named and everything below them, a layer's files compiled as one, but for those that are apart
 # with MINIM_UNITY too.
 function(minim_sanitized_layers kind)
