@@ -206,7 +206,8 @@ class Losses(Case):
         for victim in (0, 1, 2):
             with self.subTest(victim=victim):
                 seconds = self.lose("busy", victim, signal.SIGSTOP, timeout_ms=1000)
-                self.assertGreaterEqual(min(seconds), 0.9)
+                # Its last sign of life was up to an eighth of the time before it stopped.
+                self.assertGreaterEqual(min(seconds), 0.85)
                 self.assertLess(max(seconds), 3)
 
     def test_an_error_of_a_rank(self):
