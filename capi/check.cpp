@@ -41,15 +41,16 @@ std::string compute(minim_runtime* runtime, const char* path, const minim_check_
     const OwnedModel handle = open_for_probe(runtime, path, p, cancel);
     const std::shared_ptr<const model::Model>& model = handle->open.model;
     const Runtime& shared = *runtime->runtime;
-    check::check_probe(model, reading.cancel, shared.log, report);
+    const check::Answers answers = check::check_probe(model, reading.cancel, shared.log, report);
     if (p.machine != 0) {
         std::vector<std::shared_ptr<const backend::Backend>> devices;
         for (const runtime::Shard& shard : model->placement().shards())
             if (std::ranges::find(devices, shard.backend) == devices.end()) devices.push_back(shard.backend);
         check::check_machine(opened, devices, shared.threads, shared.cpu_level, reading, report);
     }
-    if (p.answers != nullptr) check::check_answers(model, p.answers, reading.cancel, shared.log, report);
-    return p.wants_answers != 0 ? check::record_answers(model, reading.cancel, shared.log) : std::string();
+    if (answers.empty()) return {};  // a fault that the report has
+    if (p.answers != nullptr) check::check_answers(answers, *model, p.answers, report);
+    return p.wants_answers != 0 ? check::to_json(answers, model->fingerprint()) : std::string();
 }
 
 std::string with_member(std::string object, std::string_view key, std::string_view text) {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // minim check: whether a checkpoint is whole, is a model of the family, and is computed right on this machine.
-#include <cerrno>
-#include <fstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "failure.h"
 #include "open_model.h"
 #include "options/find_model.h"
 #include "options/open_model.h"
@@ -22,15 +18,6 @@ namespace cli {
 namespace {
 
 using nlohmann::json;
-
-void write_text(const std::string& path, const std::string& text) {
-    errno = 0;
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file)
-        fail(MINIM_E_IO, fmt::format("{}: cannot write: {}", path, std::generic_category().message(errno)));
-}
 
 void print_findings(std::string_view what, const json& findings) {
     for (const json& finding : findings)
@@ -73,9 +60,9 @@ bool check(const Options& options, const minim::Cancel& cancel) {
     };
     json report = json::parse(minim::check(runtime, path, check, &cancel));
     if (check.wants_sums && report.contains("sums"))
-        write_text(options.sums_output, report["sums"].get<std::string>());
+        write_file(options.sums_output, report["sums"].get<std::string>());
     if (check.wants_answers && report.contains("answers"))
-        write_text(options.record_output, report["answers"].get<std::string>());
+        write_file(options.record_output, report["answers"].get<std::string>());
     report.erase("sums");
     report.erase("answers");
     if (options.prints_json) {

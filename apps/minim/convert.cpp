@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -126,13 +125,6 @@ class ConvertDisplay {
     Clock::time_point shown_;
 };
 
-void write_report(const std::string& path, const std::string& report) {
-    if (path.empty()) return;
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << report << '\n';
-    if (!file.flush()) fail(MINIM_E_IO, fmt::format("cannot write the report '{}'", path), errno);
-}
-
 void print_names(const json& names, std::string_view what) {
     for (const json& name : names) print(fmt::format("{}: {}\n", what, printable(name.get<std::string>())));
 }
@@ -171,7 +163,7 @@ void convert(const Options& options, const minim::Cancel& cancel) {
         report =
             minim::convert(runtime, program::find_model_or_keep(options.model), options.output, how, &cancel);
     }
-    write_report(options.report_file, report);
+    if (!options.report_file.empty()) write_file(options.report_file, report + "\n");
     if (options.prints_json) {
         print(report + "\n");
     } else {

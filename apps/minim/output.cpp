@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -32,6 +33,14 @@ void print(std::string_view text) {
 
 void flush_output() {
     if (std::fflush(stdout) != 0) fail_output();
+}
+
+void write_file(const std::string& path, std::string_view text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text;
+    if (file.flush()) return;
+    const int os_code = errno;
+    fail(MINIM_E_IO, fmt::format("{}: cannot write: {}", path, std::strerror(os_code)), os_code);
 }
 
 void open_log(const std::string& path) {

@@ -14,6 +14,9 @@ namespace cli {
 void print(std::string_view text);
 void flush_output();
 
+// Writes a whole file, in place of one that is there. Throws minim::Exception with status IO.
+void write_file(const std::string& path, std::string_view text);
+
 // Makes standard error write to a file, at its end. "" changes nothing. Throws minim::Exception with status IO.
 void open_log(const std::string& path);
 

@@ -181,12 +181,12 @@ constexpr Row k_convert_rows[] = {
     {"--override-kv", "", text("KEY=TYPE:VALUE"), k_conversions, "",
      "as --set, with the types of llama.cpp: int, float, bool, str; may be repeated", add_override},
     {"--split-max-size", "", text("N[K|M|G]"), k_conversions, "one file",
-     "write parts with at most so many bytes of tensors; K, M and G are powers of 1000; a folder has parts "
-     "of "
-     "5G",
+     "divide the output into parts with up to N bytes of tensors; K, M and G are powers of 1000; a folder "
+     "has "
+     "parts of 5G",
      set_part_bytes},
     {"--split-max-tensors", "", integer("N", 1, k_largest_int32), k_conversions, "one file",
-     "write parts with at most so many tensors", set<&Options::part_tensors>},
+     "divide the output into parts with up to N tensors", set<&Options::part_tensors>},
     {"--no-tensor-first-split", "", flag(), k_conversions, "", "the first part has the metadata alone",
      set<&Options::first_part_empty>},
     {"--keep-split", "", flag(), k_conversions, "",

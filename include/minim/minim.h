@@ -671,7 +671,7 @@ typedef struct minim_convert_params {
     size_t n_set;
     const char* const* set_text; /* n_set_text texts "KEY=TEXT": strings, whatever they look like */
     size_t n_set_text;
-    /* Parts: at most so many bytes of tensors, or so many tensors, in each; 0: no limit. */
+    /* The largest number of bytes of tensors, and of tensors, in a part; 0: no limit. */
     uint64_t part_bytes;
     int64_t part_tensors;
     int32_t first_part_empty;           /* 1: the first part has the metadata alone */

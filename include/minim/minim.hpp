@@ -306,6 +306,27 @@ class Checkpoint {
 // Return true to continue, false to cancel.
 using Progress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
+namespace detail {
+
+// A call that reports progress. It must stay in its place until the call has returned; then carrier.rethrow().
+struct ProgressCall {
+    const Progress& progress;
+    Carrier carrier = {};
+
+    // Sets the callback of the call's parameters, if there is one.
+    template <typename Params>
+    void set(Params& params) {
+        if (!progress) return;
+        params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
+            ProgressCall& call = *static_cast<ProgressCall*>(user_data);
+            return call.carrier.run(call.progress, done_bytes, total_bytes) ? 0 : 1;
+        };
+        params.progress_user_data = this;
+    }
+};
+
+}  // namespace detail
+
 // The devices of this machine: the CPU first, then those of the plug-ins.
 class Devices {
   public:
@@ -583,10 +604,7 @@ struct CheckOptions {
 // Checks a checkpoint. Returns a report as JSON (minim_check).
 inline std::string check(const Runtime& runtime, const std::string& path, const CheckOptions& options = {},
                          const Cancel* cancel = nullptr) {
-    struct State {
-        const Progress& progress;
-        detail::Carrier carrier;
-    } state{options.progress, {}};
+    detail::ProgressCall call{options.progress};
     const minim_model_params model = options.model.params();
     minim_check_params params = MINIM_CHECK_PARAMS_INIT;
     params.quick = options.quick ? 1 : 0;
@@ -597,19 +615,13 @@ inline std::string check(const Runtime& runtime, const std::string& path, const 
     params.answers = detail::text_or_null(options.answers);
     params.reference = detail::text_or_null(options.reference);
     params.model = &model;
-    if (options.progress) {
-        params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
-            State& s = *static_cast<State*>(user_data);
-            return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
-        };
-        params.progress_user_data = &state;
-    }
+    call.set(params);
     minim_text* report = nullptr;
     minim_error error = MINIM_ERROR_INIT;
     const minim_status status =
         minim_check(runtime.get(), path.c_str(), &params, minim::get(cancel), &report, &error);
-    Text text(report);
-    state.carrier.rethrow();
+    const Text text(report);
+    call.carrier.rethrow();
     if (status != MINIM_OK) throw Exception(error);
     return text.str();
 }
@@ -820,23 +832,14 @@ class Model {
     // open(params, out, error) makes the call.
     template <typename Open>
     Model(const Runtime& runtime, const ModelOptions& options, const Open& open) : log_(runtime.log()) {
-        struct State {
-            const Progress& progress;
-            detail::Carrier carrier;
-        } state{options.progress, {}};
+        detail::ProgressCall call{options.progress};
         minim_model_params params = options.params();
-        if (options.progress) {
-            params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
-                State& s = *static_cast<State*>(user_data);
-                return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
-            };
-            params.progress_user_data = &state;
-        }
+        call.set(params);
         minim_model* model = nullptr;
         minim_error error = MINIM_ERROR_INIT;
         const minim_status status = open(&params, &model, &error);
         handle_.reset(model);
-        state.carrier.rethrow();
+        call.carrier.rethrow();
         if (status != MINIM_OK) throw Exception(error);
     }
 

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <limits>
 #include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_calls.h"
 #include "base/format_text.h"
 #include "base/io_error.h"
 
@@ -50,30 +50,6 @@ std::string follow_links(const std::string& path) {
 // Returns the path of an open file without a name, "/proc/self/fd/N"; empty without a /proc.
 std::string place_of(int descriptor) {
     return format_text("/proc/self/fd/{}", descriptor);
-}
-
-// Returns whether an error says that the system does not do something at all, or not here: file systems without an operation,
-// sandboxes. A full disk or a broken one is no refusal.
-bool is_refusal(int code) {
-    switch (code) {
-        case EINVAL:
-        case ENOSYS:
-        case EOPNOTSUPP:
-        case ENOTTY:
-        case EPERM:
-        case EACCES:
-            return true;
-        default:
-            return false;
-    }
-}
-
-// A file system that cannot flush makes the data no safer than this.
-void flush(int descriptor, const std::string& path) {
-    while (::fsync(descriptor) != 0) {
-        if (is_refusal(errno) || errno == EROFS) return;
-        if (errno != EINTR) fail_io(path, "write", errno);
-    }
 }
 
 // Returns 0 or an errno. A sandbox may allow only one of these calls.
@@ -121,12 +97,8 @@ NewFile::NewFile(std::string path, uint64_t bytes, Readers readers) : path_(std:
     if (is_there && !S_ISREG(old.st_mode)) fail_io(path_, "write", S_ISDIR(old.st_mode) ? EISDIR : EINVAL);
     open_draft(is_there || readers == Readers::owner ? k_owner_mode : k_usual_mode);
     if (is_there) take_permissions(old);
-    if (bytes == 0) return;
-    if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
     // Fails now instead of at the end if the disk is too full, on file systems that support it.
-    const int code = ::fallocate(draft_.descriptor, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-    if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-        fail_io(path_, format_text("make room for {} bytes", bytes), code);
+    make_room(draft_.descriptor, path_, bytes);
 }
 
 void NewFile::open_draft(mode_t mode) {
@@ -175,21 +147,7 @@ void NewFile::write(std::span<const std::byte> data) {
 }
 
 void NewFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
-    write_all(draft_.descriptor, offset, data);
-}
-
-void NewFile::write_all(int descriptor, uint64_t offset, std::span<const std::byte> data) const {
-    constexpr size_t k_largest_write = size_t{1} << 30;  // one call never moves more than about 2 GiB
-    while (!data.empty()) {
-        const ssize_t done = ::pwrite(descriptor, data.data(), std::min(data.size(), k_largest_write),
-                                      static_cast<off_t>(offset));
-        if (done < 0) {
-            if (errno == EINTR) continue;
-            fail_io(path_, "write", errno);
-        }
-        data = data.subspan(done);
-        offset += static_cast<uint64_t>(done);
-    }
+    write_all_at(draft_.descriptor, path_, offset, data);
 }
 
 void NewFile::start_flush(uint64_t offset, uint64_t bytes) const noexcept {
@@ -210,25 +168,23 @@ void NewFile::overwrite() const {
     if (::access(target_.c_str(), F_OK) != 0) to.name = target_;
     to.descriptor = ::open(target_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, info.st_mode & k_permissions);
     if (to.descriptor < 0) fail_io(path_, "write", errno);
-    if (info.st_size > 0 && ::fallocate(to.descriptor, FALLOC_FL_KEEP_SIZE, 0, info.st_size) != 0 &&
-        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-        fail_io(path_, format_text("make room for {} bytes", info.st_size), errno);
+    make_room(to.descriptor, path_, static_cast<uint64_t>(info.st_size), FALLOC_FL_KEEP_SIZE);
     std::vector<std::byte> block(size_t{1} << 20);
     off_t at = 0;
     while (at < info.st_size) {
         const ssize_t got = ::pread(draft_.descriptor, block.data(), block.size(), at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) fail_io(path_, "write", got < 0 ? errno : EIO);
-        write_all(to.descriptor, static_cast<uint64_t>(at), std::span(block).first(got));
+        write_all_at(to.descriptor, path_, static_cast<uint64_t>(at), std::span(block).first(got));
         at += got;
     }
     if (::ftruncate(to.descriptor, info.st_size) != 0) fail_io(path_, "write", errno);
-    flush(to.descriptor, path_);
+    flush_file(to.descriptor, path_);
     to.name.clear();
 }
 
 void NewFile::commit() {
-    flush(draft_.descriptor, path_);
+    flush_file(draft_.descriptor, path_);
     if (draft_.name.empty()) {
         std::string name = name_beside(target_);
         if (!give_name(draft_.descriptor, name)) fail_io(path_, "write", errno);

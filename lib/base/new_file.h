@@ -54,7 +54,6 @@ class NewFile {
     void open_draft(mode_t mode);
     bool can_name_later() const;
     void take_permissions(const struct stat& old) const;
-    void write_all(int descriptor, uint64_t offset, std::span<const std::byte> data) const;
     void overwrite() const;
 
     std::string path_;    // as given

@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/cancel.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
+#include "check/reading.h"
 #include "check/report.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/load_counter.h"
 #include "model/config.h"
 #include "weights/spec.h"
 
@@ -34,14 +32,6 @@ void check_configuration(const Opened& opened, Report& report);
 
 // Reads the vocabulary and the chat template.
 void check_vocabulary(const Opened& opened, Report& report, const Logger& log);
-
-// Reads what the checks below read in pieces, on all threads of the pool.
-struct Reading {
-    const ThreadPool* threads = nullptr;
-    const checkpoint::Progress* progress = nullptr;
-    const CancelToken* cancel = nullptr;
-    bool is_quick = false;  // 16 MiB in place of all
-};
 
 // Compares the bytes of tensors with the hashes that the file has (minim.tensor_xxh3), if it has any.
 void check_hashes(const Opened& opened, const Reading& reading, Report& report);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <span>
 
@@ -9,7 +10,6 @@
 #include "base/sha256.h"
 #include "check/files.h"
 #include "checkpoint/printable.h"
-#include "weights/tasks_that_throw.h"
 
 namespace minim::check {
 namespace {
@@ -44,24 +44,6 @@ std::vector<const Tensor*> chosen(std::span<const Tensor> tensors, bool is_quick
     return all;
 }
 
-// Runs tasks on all threads, in groups between which the caller may cancel. `bytes`: what task i reads.
-template <typename Bytes, typename Task>
-void run_in_groups(const Reading& reading, int64_t n_tasks, const Bytes& bytes, const Task& task) {
-    uint64_t total = 0;
-    for (int64_t i = 0; i < n_tasks; ++i) total += bytes(i);
-    const checkpoint::Progress none;
-    checkpoint::LoadCounter counter(total, reading.progress != nullptr ? *reading.progress : none,
-                                    reading.cancel);
-    const int64_t n_group = 4 * int64_t{reading.threads->n_threads()};
-    for (int64_t first = 0; first < n_tasks; first += n_group) {
-        const int64_t n = std::min(n_group, n_tasks - first);
-        weights::FirstError error;
-        reading.threads->run(n, [&](int64_t i, int32_t) { error.run([&] { task(first + i); }); });
-        error.rethrow();
-        for (int64_t i = first; i < first + n; ++i) counter.add(bytes(i));
-    }
-}
-
 std::string sha256_of_file(const File& file, uint64_t bytes) {
     std::vector<std::byte> piece(std::min<uint64_t>(k_piece_bytes, bytes));
     Sha256 sha;
@@ -74,8 +56,7 @@ std::string sha256_of_file(const File& file, uint64_t bytes) {
 }
 
 std::string file_name(const std::string& path) {
-    const size_t slash = path.rfind('/');
-    return slash == std::string::npos ? path : path.substr(slash + 1);
+    return std::filesystem::path(path).filename().string();
 }
 
 std::vector<std::string> sha256_of_files(const Checkpoint& checkpoint, std::span<const size_t> which,

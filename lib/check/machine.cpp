@@ -66,9 +66,9 @@ std::vector<float> inputs_of(int64_t count) {
     return values;
 }
 
-// Returns the products of the rows with n inputs, [n, rows], as the backend computes them.
-std::vector<float> products(const Backend& backend, backend::Scratch& scratch, const SampleRows& sample,
-                            std::span<const float> inputs, int64_t n) {
+// Returns the products of the rows with 1, 3 and 40 inputs, each [n, rows], as the backend computes them.
+std::vector<std::vector<float>> products(const Backend& backend, backend::Scratch& scratch,
+                                         const SampleRows& sample, std::span<const float> inputs) {
     constexpr std::string_view k_what = "a check of the machine";
     const auto weights = backend.allocate(sample.bytes.size(), k_what);
     backend.write(weights->data(), sample.bytes.data(), sample.bytes.size());
@@ -82,18 +82,19 @@ std::vector<float> products(const Backend& backend, backend::Scratch& scratch, c
         backend.pack(data, matrix);
         matrix.packed = true;
     }
-    const std::span<const std::byte> input_bytes =
-        std::as_bytes(inputs.first(static_cast<size_t>(n * matrix.cols)));
-    const auto h = backend.allocate(input_bytes.size(), k_what);
-    backend.write(h->data(), input_bytes.data(), input_bytes.size());
-    std::vector<float> results(static_cast<size_t>(n * matrix.rows));
-    const uint64_t result_bytes = results.size() * sizeof(float);
-    const auto y = backend.allocate(result_bytes, k_what);
-    const backend::LinearTask task = {&matrix, reinterpret_cast<float*>(y->data()), false};
-    backend.linear(scratch, reinterpret_cast<const float*>(h->data()), n, {&task, 1});
-    backend.synchronize(scratch);
-    backend.read(reinterpret_cast<std::byte*>(results.data()), y->data(), result_bytes);
-    return results;
+    const auto h = backend.allocate(inputs.size_bytes(), k_what);
+    backend.write(h->data(), std::as_bytes(inputs).data(), inputs.size_bytes());
+    std::vector<std::vector<float>> all;
+    for (const int64_t n : k_n_inputs) {
+        std::vector<float>& results = all.emplace_back(n * matrix.rows);
+        const uint64_t result_bytes = results.size() * sizeof(float);
+        const auto y = backend.allocate(result_bytes, k_what);
+        const backend::LinearTask task = {&matrix, reinterpret_cast<float*>(y->data()), false};
+        backend.linear(scratch, reinterpret_cast<const float*>(h->data()), n, {&task, 1});
+        backend.synchronize(scratch);
+        backend.read(reinterpret_cast<std::byte*>(results.data()), y->data(), result_bytes);
+    }
+    return all;
 }
 
 // Returns the root mean square of the difference over that of `right`.
@@ -130,20 +131,21 @@ struct Multiplier {
 void compare_products(const SampleRows& sample, const Multiplier& plain, std::span<const Multiplier> others,
                       Report& report) {
     const std::vector<float> inputs = inputs_of(*std::ranges::max_element(k_n_inputs) * sample.weight->cols);
-    for (const int64_t n : k_n_inputs) {
-        const std::vector<float> right = products(*plain.backend, *plain.scratch, sample, inputs, n);
-        for (const Multiplier& other : others) {
-            if (!other.backend->runs(sample.weight->format)) continue;
-            const std::vector<float> found = products(*other.backend, *other.scratch, sample, inputs, n);
-            const double difference = relative_difference(found, right);
+    const auto right = products(*plain.backend, *plain.scratch, sample, inputs);
+    for (const Multiplier& other : others) {
+        if (!other.backend->runs(sample.weight->format)) continue;
+        const auto found = products(*other.backend, *other.scratch, sample, inputs);
+        for (size_t i = 0; i < right.size(); ++i) {
+            const double difference = relative_difference(found[i], right[i]);
             const bool is_right =
-                other.needs_equal_bits ? are_same_bits(found, right) : difference <= k_device_error;
+                other.needs_equal_bits ? are_same_bits(found[i], right[i]) : difference <= k_device_error;
             if (is_right) continue;
             report.fault(
                 FaultClass::machine, std::string(other.backend->name()),
                 format_text(
                     "{} products of {} inputs with rows of {} differ by {:.3g} from those of plain code",
-                    traits(sample.weight->format).name, n, sample.weight->source.tensor->name, difference));
+                    traits(sample.weight->format).name, k_n_inputs[i], sample.weight->source.tensor->name,
+                    difference));
         }
     }
 }

@@ -2,10 +2,7 @@
 #include "check/probe.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,7 +22,7 @@ namespace {
 constexpr int64_t k_n_tokens = 300;
 constexpr int64_t k_n_rows = 64;  // of a step
 constexpr size_t k_n_positions = 64;
-constexpr size_t k_n_top = 5;
+constexpr int32_t k_n_top = 5;
 constexpr double k_usual_perplexity = 100.0;
 constexpr float k_largest_residual = 32768.0F;  // half of the largest F16
 constexpr double k_clear_margin = 0.5;          // between the two likeliest tokens, in log-probability
@@ -81,31 +78,7 @@ void for_each_position(const std::shared_ptr<const model::Model>& model, std::sp
     }
 }
 
-double log_sum_exp(std::span<const float> logits) {
-    const float largest = *std::ranges::max_element(logits);
-    double sum = 0.0;
-    for (const float logit : logits) sum += std::exp(static_cast<double>(logit - largest));
-    return static_cast<double>(largest) + std::log(sum);
-}
-
-using TopTokens = std::vector<std::pair<int32_t, double>>;  // id, log-probability; the likeliest first
-
-TopTokens top_tokens(std::span<const float> logits) {
-    std::vector<int32_t> ids(logits.size());
-    std::iota(ids.begin(), ids.end(), 0);
-    const auto n = static_cast<std::ptrdiff_t>(std::min(k_n_top, ids.size()));
-    const auto is_likelier = [&](int32_t a, int32_t b) {
-        const float x = logits[static_cast<size_t>(a)];
-        const float y = logits[static_cast<size_t>(b)];
-        return x != y ? x > y : a < b;
-    };
-    std::partial_sort(ids.begin(), ids.begin() + n, ids.end(), is_likelier);
-    const double normalizer = log_sum_exp(logits);
-    TopTokens top;
-    for (auto id = ids.begin(); id != ids.begin() + n; ++id)
-        top.emplace_back(*id, static_cast<double>(logits[static_cast<size_t>(*id)]) - normalizer);
-    return top;
-}
+using TopTokens = std::vector<sampling::TokenProbability>;
 
 // Returns the layer with the largest magnitude in the residual stream, and that magnitude.
 std::pair<int64_t, float> largest_residual(const model::Model& model, std::span<const int32_t> ids,
@@ -134,28 +107,15 @@ bool has_equal_bits(const model::Model& model) {
                                [](const runtime::Stage& stage) { return stage.backend->host() != nullptr; });
 }
 
-std::vector<TopTokens> answers_of(const std::shared_ptr<const model::Model>& model, const CancelToken* cancel,
-                                  const Logger& log) {
-    const std::vector<int32_t> ids = probe_tokens(*model);
-    std::vector<TopTokens> answers;
-    const auto look = [&](int64_t position, std::span<const float> logits) {
-        if (position < k_n_tokens - static_cast<int64_t>(k_n_positions)) return;
-        if (engine::has_bad_logits(logits)) engine::fail_bad_logits(*model, ids);
-        answers.push_back(top_tokens(logits));
-    };
-    for_each_position(model, ids, k_n_rows, cancel, log, look);
-    return answers;
-}
-
 [[noreturn]] void fail_record(std::string_view what) {
     fail_file(Reason::value, "the record of answers is not one: {}", what);
 }
 
-std::vector<TopTokens> read_record(const json::Value& record, int64_t n_vocab) {
+Answers read_record(const json::Value& record, int64_t n_vocab) {
     const json::Value* positions = json::find(&record, "positions");
     if (positions == nullptr || positions->items.size() != k_n_positions)
         fail_record("it has no list of 64 positions");
-    std::vector<TopTokens> answers;
+    Answers answers;
     for (const json::Value& position : positions->items) {
         TopTokens top;
         for (const json::Value& token : position.items) {
@@ -163,7 +123,7 @@ std::vector<TopTokens> read_record(const json::Value& record, int64_t n_vocab) {
             if (!id || !token.items[1].is_number()) fail_record("a token is not [id, log-probability]");
             if (*id < 0 || *id >= n_vocab)
                 fail(Status::invalid, "the record names token {}; the model has {}", *id, n_vocab);
-            top.emplace_back(static_cast<int32_t>(*id), token.items[1].number);
+            top.push_back({static_cast<int32_t>(*id), static_cast<float>(token.items[1].number)});
         }
         if (top.size() < 2) fail_record("a position has fewer than two tokens");
         answers.push_back(std::move(top));
@@ -174,31 +134,32 @@ std::vector<TopTokens> read_record(const json::Value& record, int64_t n_vocab) {
 // Returns how far the log-probabilities of tokens that both have are apart, at most.
 double largest_difference(const TopTokens& a, const TopTokens& b) {
     double largest = 0.0;
-    for (const auto& [id, value] : a) {
-        const auto same = std::ranges::find(b, id, &TopTokens::value_type::first);
-        if (same != b.end()) largest = std::max(largest, std::abs(value - same->second));
+    for (const sampling::TokenProbability& one : a) {
+        const auto same = std::ranges::find(b, one.token, &sampling::TokenProbability::token);
+        if (same != b.end())
+            largest = std::max(
+                largest, std::abs(static_cast<double>(one.logprob) - static_cast<double>(same->logprob)));
     }
     return largest;
 }
 
 }  // namespace
 
-void check_probe(const std::shared_ptr<const model::Model>& model, const CancelToken* cancel,
-                 const Logger& log, Report& report) {
+Answers check_probe(const std::shared_ptr<const model::Model>& model, const CancelToken* cancel,
+                    const Logger& log, Report& report) {
     report.stages.emplace_back("probe");
     const std::vector<int32_t> ids = probe_tokens(*model);
     std::vector<uint64_t> hashes;
-    std::vector<TopTokens> tops;
+    Answers tops;  // of all positions
     double loss = 0.0;
     int64_t first_bad = -1;
     for_each_position(model, ids, k_n_rows, cancel, log, [&](int64_t at, std::span<const float> logits) {
         if (first_bad < 0 && engine::has_bad_logits(logits)) first_bad = at;
         hashes.push_back(hash_bytes(std::as_bytes(logits)));
         if (first_bad >= 0) return;
-        tops.push_back(top_tokens(logits));
-        if (at + 1 < k_n_tokens)
-            loss += log_sum_exp(logits) -
-                    static_cast<double>(logits[static_cast<size_t>(ids[static_cast<size_t>(at) + 1])]);
+        const sampling::LogNormaliser normaliser = sampling::log_normaliser(logits);
+        tops.push_back(sampling::top_logprobs(logits, normaliser, k_n_top));
+        if (at + 1 < k_n_tokens) loss -= static_cast<double>(normaliser.logprob(logits[ids[at + 1]]));
     });
     if (first_bad >= 0) {
         std::string detail =
@@ -209,7 +170,7 @@ void check_probe(const std::shared_ptr<const model::Model>& model, const CancelT
             detail += format_text(": {}", error.what());
         }
         report.fault(FaultClass::probe, "logits", detail);
-        return;
+        return {};
     }
 
     const double perplexity = std::exp(loss / static_cast<double>(k_n_tokens - 1));
@@ -228,7 +189,8 @@ void check_probe(const std::shared_ptr<const model::Model>& model, const CancelT
     for_each_position(model, ids, 1, cancel, log, [&](int64_t at, std::span<const float> logits) {
         if (hash_bytes(std::as_bytes(logits)) == hashes[static_cast<size_t>(at)]) return;
         if (first_other < 0) first_other = at;
-        largest = std::max(largest, largest_difference(tops[static_cast<size_t>(at)], top_tokens(logits)));
+        const TopTokens top = sampling::top_logprobs(logits, sampling::log_normaliser(logits), k_n_top);
+        largest = std::max(largest, largest_difference(tops[at], top));
     });
     if (first_other >= 0 && (needs_equal_bits || largest > k_allowed_difference))
         report.fault(
@@ -243,42 +205,42 @@ void check_probe(const std::shared_ptr<const model::Model>& model, const CancelT
             FaultClass::probe, format_text("layer {}", layer),
             format_text("the residual stream reaches {:.4g}; engines that keep it in F16 overflow at 65504",
                         residual));
+    return {tops.end() - static_cast<std::ptrdiff_t>(k_n_positions), tops.end()};
 }
 
-std::string record_answers(const std::shared_ptr<const model::Model>& model, const CancelToken* cancel,
-                           const Logger& log) {
-    std::string out = format_text("{{\"fingerprint\": \"{:016x}\", \"positions\": [", model->fingerprint());
+std::string to_json(const Answers& answers, uint64_t fingerprint) {
+    std::string out = format_text("{{\"fingerprint\": \"{:016x}\", \"positions\": [", fingerprint);
     std::string_view before_position;
-    for (const TopTokens& top : answers_of(model, cancel, log)) {
+    for (const TopTokens& top : answers) {
         out += before_position;
         before_position = ",";
         out += "\n[";
         for (size_t i = 0; i < top.size(); ++i)
-            out += format_text("{}[{}, {:.6f}]", i == 0 ? "" : ", ", top[i].first, top[i].second);
+            out += format_text("{}[{}, {:.6f}]", i == 0 ? "" : ", ", top[i].token, top[i].logprob);
         out += "]";
     }
     return out + "\n]}\n";
 }
 
-void check_answers(const std::shared_ptr<const model::Model>& model, std::string_view record,
-                   const CancelToken* cancel, const Logger& log, Report& report) {
+void check_answers(const Answers& answers, const model::Model& model, std::string_view record,
+                   Report& report) {
     report.stages.emplace_back("answers");
     const json::Value root = json::parse(record, "the record of answers", json::Source::file);
-    const std::vector<TopTokens> wanted = read_record(root, model->config().n_vocab);
+    const Answers wanted = read_record(root, model.config().n_vocab);
     const json::Value* fingerprint = json::find(&root, "fingerprint");
     const bool is_same_file =
-        fingerprint != nullptr && fingerprint->is_string(format_text("{:016x}", model->fingerprint()));
-    const std::vector<TopTokens> found = answers_of(model, cancel, log);
-    for (size_t i = 0; i < found.size(); ++i) {
+        fingerprint != nullptr && fingerprint->is_string(format_text("{:016x}", model.fingerprint()));
+    for (size_t i = 0; i < answers.size(); ++i) {
         const std::string where = format_text(
             "position {}", k_n_tokens - static_cast<int64_t>(k_n_positions) + static_cast<int64_t>(i));
-        const double margin = wanted[i][0].second - wanted[i][1].second;
-        if (found[i][0].first != wanted[i][0].first && margin > k_clear_margin)
+        const double margin =
+            static_cast<double>(wanted[i][0].logprob) - static_cast<double>(wanted[i][1].logprob);
+        if (answers[i][0].token != wanted[i][0].token && margin > k_clear_margin)
             report.fault(
                 FaultClass::answers, where,
                 format_text("the likeliest token is {}; the record has {}, by {:.2f} above the next one",
-                            found[i][0].first, wanted[i][0].first, margin));
-        const double difference = largest_difference(wanted[i], found[i]);
+                            answers[i][0].token, wanted[i][0].token, margin));
+        const double difference = largest_difference(wanted[i], answers[i]);
         if (is_same_file && difference > k_allowed_difference)
             report.fault(
                 FaultClass::answers, where,

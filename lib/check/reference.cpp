@@ -12,7 +12,6 @@
 #include "base/format_text.h"
 #include "format/format.h"
 #include "weights/reader.h"
-#include "weights/tasks_that_throw.h"
 
 namespace minim::check {
 namespace {
@@ -191,27 +190,13 @@ void check_reference(const Opened& opened, const Opened& reference, const Readin
     const std::vector<Pair> pairs = paired(opened, reference, report);
     const weights::Reader reader(opened.checkpoint);
     const weights::Reader other_reader(reference.checkpoint);
-    uint64_t total = 0;
-    for (const Pair& pair : pairs) total += pair.weight->bytes();
-    const checkpoint::Progress none;
-    checkpoint::LoadCounter counter(total, reading.progress != nullptr ? *reading.progress : none,
-                                    reading.cancel);
     std::vector<double> differences(pairs.size());
-    const int64_t n_group = 4 * int64_t{reading.threads->n_threads()};
-    for (int64_t first = 0; first < std::ssize(pairs); first += n_group) {
-        const int64_t n = std::min(n_group, std::ssize(pairs) - first);
-        weights::FirstError error;
-        reading.threads->run(n, [&](int64_t i, int32_t) {
-            error.run([&] {
-                const auto at = static_cast<size_t>(first + i);
-                differences[at] = difference(reader, *pairs[at].weight, other_reader, *pairs[at].reference,
-                                             pairs[at].weight->rows);
-            });
+    run_in_groups(
+        reading, std::ssize(pairs), [&](int64_t i) { return pairs[i].weight->bytes(); },
+        [&](int64_t i) {
+            differences[i] = difference(reader, *pairs[i].weight, other_reader, *pairs[i].reference,
+                                        pairs[i].weight->rows);
         });
-        error.rethrow();
-        for (int64_t i = first; i < first + n; ++i)
-            counter.add(pairs[static_cast<size_t>(i)].weight->bytes());
-    }
     report_wrong(pairs, differences, reader, other_reader, report);
 }
 

@@ -10,7 +10,6 @@
 #include "check/files.h"
 #include "format/format.h"
 #include "weights/reader.h"
-#include "weights/tasks_that_throw.h"
 
 namespace minim::check {
 namespace {
@@ -107,34 +106,18 @@ void check_weights(const Opened& opened, const Reading& reading, Report& report)
     const std::span<const WeightSpec> all = opened.weights;
     const weights::Reader reader(opened.checkpoint);
     const std::vector<RowsToRead> pieces = divided(all);
-    uint64_t total = 0;
-    for (const WeightSpec& weight : all) total += weight.bytes();
-    const checkpoint::Progress none;
-    checkpoint::LoadCounter counter(total, reading.progress != nullptr ? *reading.progress : none,
-                                    reading.cancel);
-
     std::vector<WeightFigures> figures(all.size());
     std::mutex mutex;  // of `figures`
-    const int64_t n_group = 4 * int64_t{reading.threads->n_threads()};
-    for (int64_t first = 0; first < std::ssize(pieces); first += n_group) {
-        const int64_t n = std::min(n_group, std::ssize(pieces) - first);
-        weights::FirstError error;
-        reading.threads->run(n, [&](int64_t i, int32_t) {
-            error.run([&] {
-                const RowsToRead& rows = pieces[static_cast<size_t>(first + i)];
-                WeightFigures part = figures_of(reader, all[rows.weight], rows);
-                const std::lock_guard lock(mutex);
-                figures[rows.weight].sum_of_squares += part.sum_of_squares;
-                if (figures[rows.weight].why_bad.empty())
-                    figures[rows.weight].why_bad = std::move(part.why_bad);
-            });
-        });
-        error.rethrow();
-        for (int64_t i = first; i < first + n; ++i) {
-            const RowsToRead& rows = pieces[static_cast<size_t>(i)];
-            counter.add(static_cast<uint64_t>(rows.count * all[rows.weight].row_bytes));
-        }
-    }
+    const auto bytes = [&](int64_t i) {
+        return static_cast<uint64_t>(pieces[i].count * all[pieces[i].weight].row_bytes);
+    };
+    run_in_groups(reading, std::ssize(pieces), bytes, [&](int64_t i) {
+        const RowsToRead& rows = pieces[i];
+        WeightFigures part = figures_of(reader, all[rows.weight], rows);
+        const std::lock_guard lock(mutex);
+        figures[rows.weight].sum_of_squares += part.sum_of_squares;
+        if (figures[rows.weight].why_bad.empty()) figures[rows.weight].why_bad = std::move(part.why_bad);
+    });
 
     std::vector<double> rms(all.size(), -1.0);
     const std::string* last_bad = nullptr;  // one fault for a tensor with several bad experts in a row

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_calls.h"
 #include "base/format_text.h"
 #include "base/io_error.h"
 
@@ -139,10 +140,7 @@ void JournalFile::begin(const Job& job) const {
 
 void JournalFile::append(std::string_view lines) const {
     write(lines);
-    while (::fsync(descriptor_) != 0) {
-        if (errno == EINVAL || errno == ENOSYS || errno == EROFS) return;
-        if (errno != EINTR) fail_io(path_, "write", errno);
-    }
+    flush_file(descriptor_, path_);
 }
 
 void JournalFile::write(std::string_view text) const {

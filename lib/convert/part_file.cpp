@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_calls.h"
 #include "base/format_text.h"
 #include "base/io_error.h"
 
@@ -19,11 +19,6 @@ namespace {
 
 constexpr mode_t k_file_mode = 0666;  // before the process's umask
 constexpr size_t k_largest_call = size_t{1} << 30;
-
-// A file system that cannot flush makes the data no safer.
-bool cannot_flush(int code) {
-    return code == EINVAL || code == ENOSYS || code == EROFS || code == EOPNOTSUPP;
-}
 
 }  // namespace
 
@@ -46,27 +41,14 @@ PartFile::PartFile(PartFile&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 void PartFile::reserve(uint64_t bytes) const {
-    if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
-    const auto size = static_cast<off_t>(bytes);
-    const auto fail_room = [&](int code) {
-        fail_io(path_, format_text("make room for {} bytes", bytes), code);
-    };
-    if (size > 0 && ::fallocate(descriptor_, 0, 0, size) != 0 &&
-        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-        fail_room(errno);
+    make_room(descriptor_, path_, bytes);
     // Sets the size where the file system does not reserve, and cuts a longer file.
-    if (::ftruncate(descriptor_, size) != 0) fail_room(errno);
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
+        fail_io(path_, format_text("make room for {} bytes", bytes), errno);
 }
 
 void PartFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
-    while (!data.empty()) {
-        const ssize_t n = ::pwrite(descriptor_, data.data(), std::min(data.size(), k_largest_call),
-                                   static_cast<off_t>(offset));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) fail_io(path_, "write", n < 0 ? errno : EIO);
-        data = data.subspan(n);
-        offset += static_cast<uint64_t>(n);
-    }
+    write_all_at(descriptor_, path_, offset, data);
 }
 
 void PartFile::read_at(uint64_t offset, std::span<std::byte> out) const {
@@ -81,10 +63,7 @@ void PartFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 }
 
 void PartFile::flush() const {
-    while (::fsync(descriptor_) != 0) {
-        if (cannot_flush(errno)) return;
-        if (errno != EINTR) fail_io(path_, "write", errno);
-    }
+    flush_file(descriptor_, path_);
 }
 
 void flush_folder(const std::string& path) {

@@ -198,6 +198,12 @@ std::optional<Recipe> find_recipe(std::string_view name) {
     return std::nullopt;
 }
 
+std::optional<Recipe> recipe_of_file_type(int64_t number) {
+    const auto* entry = std::ranges::find(k_recipes, number, &RecipeEntry::file_type);
+    if (entry == std::end(k_recipes)) return std::nullopt;
+    return Recipe{std::string(entry->name), entry->type, entry->file_type};
+}
+
 Format type_of(const Recipe& recipe, MatrixRole role, int64_t layer, int64_t n_layer, bool with_importance) {
     const std::string_view name = recipe.name;
     const Format own = recipe.type;

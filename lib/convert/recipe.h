@@ -36,6 +36,9 @@ struct Recipe {
 // Returns a recipe by its name, in any case; nothing if there is no such recipe.
 std::optional<Recipe> find_recipe(std::string_view name);
 
+// Returns the recipe with a number of general.file_type; nothing if no recipe has it.
+std::optional<Recipe> recipe_of_file_type(int64_t number);
+
 // Returns the type of a matrix. `layer`: of a matrix outside of layers any. `with_importance`: importance data is given.
 Format type_of(const Recipe& recipe, MatrixRole role, int64_t layer, int64_t n_layer, bool with_importance);
 

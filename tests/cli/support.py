@@ -5,8 +5,12 @@ with the models that the build made."""
 import os
 import pathlib
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from gguf_file import Gguf  # noqa: E402, F401
+
 DATA = ROOT / "tests" / "data"
 Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
 MADE_MODELS = pathlib.Path(os.environ["MINIM_TEST_MODELS"])

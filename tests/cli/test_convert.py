@@ -10,8 +10,7 @@ import tempfile
 import time
 import unittest
 
-from gguf_file import Gguf
-from support import PROGRAM, Q8_0, MADE_MODELS, errors_of, run
+from support import PROGRAM, Q8_0, MADE_MODELS, Gguf, errors_of, run
 
 FOLDER = MADE_MODELS / "minim-tiny"
 

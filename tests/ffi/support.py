@@ -23,7 +23,9 @@ END = 2004  # "[e~[", the end token of minim-tiny
 
 if not os.environ.get("MINIM_TEST_INSTALLED"):  # tests/packages/wheel.sh
     sys.path.insert(0, str(ROOT / "bindings" / "python"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 import minim  # noqa: E402
+from gguf_file import Gguf  # noqa: E402, F401
 from minim import _abi as abi  # noqa: E402, F401
 
 PACKAGES = pathlib.Path(minim.__file__).parents[1]  # the folder to find it in, for other processes

@@ -8,54 +8,7 @@ import struct
 import tempfile
 import unittest
 
-from support import BF16, DATA, MADE_MODELS, MIX_IQ, Q8_0, minim
-
-K_FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-
-
-class Gguf:
-    """Where the values and tensors of a GGUF file are in its bytes."""
-
-    def __init__(self, data):
-        self.data, self.at = data, 4
-        _, n_tensors, n_values = self._take("<IQQ")
-        self.values, self.tensors, self.strings = {}, {}, {}
-        for _ in range(n_values):
-            key = self._text()
-            (kind,) = self._take("<I")
-            self.values[key] = self.at
-            self._skip(kind, key)
-        order = []
-        for _ in range(n_tensors):
-            name = self._text()
-            (n_dims,) = self._take("<I")
-            self._take(f"<{n_dims}Q")
-            _, offset = self._take("<IQ")
-            order.append((name, offset))
-        start = (self.at + 31) // 32 * 32
-        self.tensors = {name: start + offset for name, offset in order}
-        self.order = [name for name, _ in order]
-
-    def _take(self, form):
-        values = struct.unpack_from(form, self.data, self.at)
-        self.at += struct.calcsize(form)
-        return values
-
-    def _text(self):
-        (length,) = self._take("<Q")
-        self.at += length
-        return bytes(self.data[self.at - length : self.at]).decode()
-
-    def _skip(self, kind, key):
-        if kind == 8:
-            self._text()
-        elif kind == 9:
-            element, count = self._take("<IQ")
-            for i in range(count):
-                self.strings.setdefault(key, []).append(self.at)
-                self._skip(element, key)
-        else:
-            self.at += struct.calcsize(K_FIXED[kind])
+from support import BF16, DATA, MADE_MODELS, MIX_IQ, Q8_0, Gguf, minim
 
 
 def found(report):
@@ -94,7 +47,7 @@ class PlantedFaults(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.file = pathlib.Path(self.folder.name) / "model.gguf"
         self.data = bytearray(Q8_0.read_bytes())
-        self.gguf = Gguf(self.data)
+        self.gguf = Gguf(Q8_0)
 
     def put(self, at, form, *values):
         struct.pack_into(form, self.data, at, *values)
@@ -104,8 +57,8 @@ class PlantedFaults(unittest.TestCase):
         return minim.check(self.file, threads=2, **options)
 
     def test_numbers_that_are_none(self):
-        self.put(self.gguf.tensors["blk.2.attn_q.weight"], "<H", 0x7E00)  # the scale of the first block
-        self.put(self.gguf.tensors["blk.1.ffn_norm.weight"] + 8, "<f", float("inf"))
+        self.put(self.gguf.tensor_at["blk.2.attn_q.weight"], "<H", 0x7E00)  # the scale of the first block
+        self.put(self.gguf.tensor_at["blk.1.ffn_norm.weight"] + 8, "<f", float("inf"))
         report = self.check()
         self.assertEqual(found(report), {("nan", "blk.2.attn_q.weight"), ("nan", "blk.1.ffn_norm.weight")})
         details = {fault["tensor"]: fault["detail"] for fault in report["faults"]}
@@ -114,7 +67,7 @@ class PlantedFaults(unittest.TestCase):
         self.assertNotIn("probe", report["stages"])
 
     def test_configurations_of_no_released_model(self):
-        values = self.gguf.values
+        values = self.gguf.value_at
         self.put(values["minimax-m2.rope.freq_base"], "<f", 1e4)
         self.put(values["minimax-m2.attention.layer_norm_rms_epsilon"], "<f", 1e-5)
         self.put(values["general.file_type"], "<I", 15)
@@ -124,30 +77,30 @@ class PlantedFaults(unittest.TestCase):
         )
 
     def test_more_experts_used_than_there_are(self):
-        self.put(self.gguf.values["minimax-m2.expert_used_count"], "<I", 99)
+        self.put(self.gguf.value_at["minimax-m2.expert_used_count"], "<I", 99)
         report = self.check()
         self.assertEqual({kind for kind, _ in found(report)}, {"config"})
         self.assertEqual(report["stages"], ["headers"])
 
     def test_vocabularies(self):
-        where = self.gguf.values["tokenizer.ggml.pre"]
+        where = self.gguf.value_at["tokenizer.ggml.pre"]
         self.data[where + 8] = ord("x")
-        self.put(self.gguf.values["tokenizer.ggml.eos_token_id"], "<I", 5)
-        merge = self.gguf.strings["tokenizer.ggml.merges"][7]
+        self.put(self.gguf.value_at["tokenizer.ggml.eos_token_id"], "<I", 5)
+        merge = self.gguf.text_at("tokenizer.ggml.merges", 7)
         self.data[merge + 8 : merge + 9] = b"\x01"  # a stand-in that no token has
         faults = found(self.check(quick=True))
         self.assertIn(("tokenizer", "tokenizer.ggml.pre"), faults)
         self.assertIn(("tokenizer", "merges"), faults)
         self.data = bytearray(Q8_0.read_bytes())
-        self.put(self.gguf.values["tokenizer.ggml.eos_token_id"], "<I", 5)
+        self.put(self.gguf.value_at["tokenizer.ggml.eos_token_id"], "<I", 5)
         self.assertEqual(found(self.check(quick=True)), {("tokenizer", "eos_token_id")})
 
     def test_markup_and_template(self):
-        where = self.data.index(b"<minimax:tool_call>", self.gguf.strings["tokenizer.ggml.tokens"][0])
+        where = self.data.index(b"<minimax:tool_call>", self.gguf.text_at("tokenizer.ggml.tokens", 0))
         self.data[where + 1] = ord("M")
         self.assertEqual(found(self.check(quick=True)), {("tokenizer", "<minimax:tool_call>")})
         self.data = bytearray(Q8_0.read_bytes())
-        at = self.gguf.values["tokenizer.chat_template"] + 8
+        at = self.gguf.value_at["tokenizer.chat_template"] + 8
         self.data[at : at + 4] = b"{% x"
         self.assertEqual(found(self.check(quick=True)), {("tokenizer", "chat_template")})
 
@@ -155,9 +108,9 @@ class PlantedFaults(unittest.TestCase):
         checkpoint = minim.Checkpoint(Q8_0)
         sizes = {tensor.name: tensor.bytes for tensor in checkpoint.tensors}
         name, matrix = "blk.1.ffn_up_exps.weight", "blk.0.attn_k.weight"
-        at, size = self.gguf.tensors[name], sizes[name] // 8
+        at, size = self.gguf.tensor_at[name], sizes[name] // 8
         self.data[at + 3 * size : at + 4 * size] = bytes(size)
-        for block in range(self.gguf.tensors[matrix], self.gguf.tensors[matrix] + sizes[matrix], 34):
+        for block in range(self.gguf.tensor_at[matrix], self.gguf.tensor_at[matrix] + sizes[matrix], 34):
             (scale,) = struct.unpack_from("<e", self.data, block)
             self.put(block, "<e", scale * 40)
         report = self.check()
@@ -198,7 +151,7 @@ class PlantedFaults(unittest.TestCase):
     def test_experts_that_were_exchanged(self):
         name = "blk.2.ffn_down_exps.weight"
         size = {tensor.name: tensor.bytes for tensor in minim.Checkpoint(Q8_0).tensors}[name] // 8
-        at = self.gguf.tensors[name]
+        at = self.gguf.tensor_at[name]
         second, fifth = at + 2 * size, at + 5 * size
         parts = self.data[second : second + size], self.data[fifth : fifth + size]
         self.data[second : second + size], self.data[fifth : fifth + size] = parts[1], parts[0]

@@ -135,7 +135,7 @@ class Server:
 
 
 def run_to_end(*arguments, model=MODEL, environment=None):
-    """Runs a server that ends by itself. `model`: of -m; None: the arguments say which models there are."""
+    """Runs a server that ends without a signal. `model`: of -m; None: the arguments say which models there are."""
     model = () if model is None else ("-m", str(model))
     return subprocess.run([PROGRAM, *model, "--port", "0", *map(str, arguments)], capture_output=True, text=True, timeout=120,
                           env={**os.environ, **(environment or {})})

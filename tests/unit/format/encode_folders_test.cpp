@@ -123,21 +123,6 @@ FolderMatrix encoded_as(const std::string& name, const WeightMatrix& matrix, boo
     throw std::invalid_argument(name);
 }
 
-double folder_error(const WeightMatrix& matrix, const std::vector<float>& y, bool weighted) {
-    double difference = 0.0;
-    double power = 0.0;
-    for (int64_t i = 0; i < test::k_ordinary_rows * matrix.n_columns; ++i) {
-        const double u =
-            weighted ? static_cast<double>(matrix.importance[static_cast<size_t>(i % matrix.n_columns)])
-                     : 1.0;
-        const auto x = static_cast<double>(matrix.weights[static_cast<size_t>(i)]);
-        const double d = x - static_cast<double>(y[static_cast<size_t>(i)]);
-        difference += u * d * d;
-        power += u * x * x;
-    }
-    return std::sqrt(difference / power);
-}
-
 nlohmann::json folder_quality() {
     const std::vector<std::byte> text = test::read_data_file("encode_quality.json");
     const auto* begin = reinterpret_cast<const char*>(text.data());
@@ -153,13 +138,14 @@ void check_folder_quality(const std::string& kind) {
     for (const auto& [name, figures] : quality.items()) {
         CAPTURE(name, kind);
         const nlohmann::json& peer = figures.at(kind);
-        const double plain = folder_error(matrix, encoded_as(name, matrix, false).decoded, false);
+        const double plain = test::relative_error(matrix, encoded_as(name, matrix, false).decoded, false);
         // FP8 is not searched.
         CHECK(plain <= k_figures * peer.at(name == "FP8 128x128" ? "max" : "plain").get<double>());
         if (name == "FP8 128x128") continue;
         const FolderMatrix weighted = encoded_as(name, matrix, true);
-        CHECK(folder_error(matrix, weighted.decoded, true) <= k_figures * peer.at("weighted").get<double>());
-        CHECK(folder_error(matrix, weighted.decoded, false) <= 1.12 * peer.at("max").get<double>());
+        CHECK(test::relative_error(matrix, weighted.decoded, true) <=
+              k_figures * peer.at("weighted").get<double>());
+        CHECK(test::relative_error(matrix, weighted.decoded, false) <= 1.12 * peer.at("max").get<double>());
     }
 }
 

@@ -63,22 +63,6 @@ std::vector<float> decoded_rows(Format format, const std::vector<std::byte>& row
     return out;
 }
 
-// Root of the sum of squares of the differences over that of the weights, in the ordinary rows.
-double relative_error(const WeightMatrix& matrix, const std::vector<float>& y, bool weighted) {
-    double difference = 0.0;
-    double power = 0.0;
-    for (int64_t i = 0; i < test::k_ordinary_rows * matrix.n_columns; ++i) {
-        const double u =
-            weighted ? static_cast<double>(matrix.importance[static_cast<size_t>(i % matrix.n_columns)])
-                     : 1.0;
-        const auto x = static_cast<double>(matrix.weights[static_cast<size_t>(i)]);
-        const double d = x - static_cast<double>(y[static_cast<size_t>(i)]);
-        difference += u * d * d;
-        power += u * x * x;
-    }
-    return std::sqrt(difference / power);
-}
-
 // Checks the special rows: an error may be a quarter larger than another program's, and half a step of an F16 scale.
 void check_special_rows(const WeightMatrix& matrix, const std::vector<float>& y, const nlohmann::json& edge) {
     for (int64_t special = 0; special < test::k_special_rows; ++special) {
@@ -118,13 +102,15 @@ void check_quality(const std::string& kind) {
         const nlohmann::json& peer = figures.at(kind);
         const std::vector<float> plain = decoded_rows(
             format, encoded(format, matrix.weights, matrix.n_columns, nullptr), matrix.n_columns, factor);
-        CHECK(relative_error(matrix, plain, false) <= peer.at("without").at("rmse").get<double>() * k_digits);
+        CHECK(test::relative_error(matrix, plain, false) <=
+              peer.at("without").at("rmse").get<double>() * k_digits);
         check_special_rows(matrix, plain, peer.at("without").at("edge"));
         const std::vector<float> with =
             decoded_rows(format, encoded(format, matrix.weights, matrix.n_columns, matrix.importance.data()),
                          matrix.n_columns, factor);
-        CHECK(relative_error(matrix, with, true) <= peer.at("with").at("weighted").get<double>() * k_digits);
-        CHECK(relative_error(matrix, with, false) <= 1.12 * peer.at("with").at("rmse").get<double>());
+        CHECK(test::relative_error(matrix, with, true) <=
+              peer.at("with").at("weighted").get<double>() * k_digits);
+        CHECK(test::relative_error(matrix, with, false) <= 1.12 * peer.at("with").at("rmse").get<double>());
         check_special_rows(matrix, with, peer.at("with").at("edge"));
     }
 }
@@ -172,7 +158,7 @@ TEST_CASE("fast encoders lose a few per cent") {
             const std::vector<float> y =
                 decoded_rows(format, encoded(format, matrix.weights, matrix.n_columns, nullptr, effort),
                              matrix.n_columns, factor);
-            error[static_cast<int>(effort)] = relative_error(matrix, y, false);
+            error[static_cast<int>(effort)] = test::relative_error(matrix, y, false);
         }
         CHECK(error[1] <= 1.12 * error[0]);
     }

@@ -85,6 +85,19 @@ WeightMatrix weight_matrix(const std::string& kind, uint64_t seed) {
     return matrix;
 }
 
+double relative_error(const WeightMatrix& matrix, const std::vector<float>& y, bool weighted) {
+    double difference = 0.0;
+    double power = 0.0;
+    for (int64_t i = 0; i < k_ordinary_rows * matrix.n_columns; ++i) {
+        const double u = weighted ? static_cast<double>(matrix.importance[i % matrix.n_columns]) : 1.0;
+        const auto x = static_cast<double>(matrix.weights[i]);
+        const double d = x - static_cast<double>(y[i]);
+        difference += u * d * d;
+        power += u * x * x;
+    }
+    return std::sqrt(difference / power);
+}
+
 uint64_t checksum(const std::vector<float>& numbers) {
     uint64_t hash = 0xCBF29CE484222325;
     for (const float number : numbers) {

@@ -25,6 +25,10 @@ inline constexpr int64_t k_special_rows = 4;  // tiny (2^-40), one element, cons
 // 128 is zero.
 WeightMatrix weight_matrix(const std::string& kind, uint64_t seed);
 
+// Returns the root of the sum of squares of the differences over that of the weights, in the ordinary rows; with `weighted` each
+// square counts by the importance of its column.
+double relative_error(const WeightMatrix& matrix, const std::vector<float>& y, bool weighted);
+
 // Returns the FNV-1a hash of the numbers' bytes.
 uint64_t checksum(const std::vector<float>& numbers);
 

@@ -37,17 +37,19 @@ class Reader:
 
 
 class Gguf:
-    """metadata: {key: (type, value)}; tensors: {name: (dims, contiguous one first, type, bytes)}; both in the order of the file."""
+    """metadata: {key: (type, value)}; tensors: {name: (dims, contiguous one first, type, bytes)}; both in the order of the file.
+    value_at and tensor_at say where the value of a key and the bytes of a tensor begin."""
 
     def __init__(self, path):
-        data = pathlib.Path(path).read_bytes()
+        self.data = data = pathlib.Path(path).read_bytes()
         reader = Reader(data)
         assert data[:4] == b"GGUF", path
         reader.at = 4
         self.version, n_tensors, n_entries = (reader.number(code) for code in "IQQ")
-        self.metadata, records = {}, []
+        self.metadata, self.value_at, records = {}, {}, []
         for _ in range(n_entries):
             key, kind = reader.text(), reader.number("I")
+            self.value_at[key] = reader.at
             self.metadata[key] = (kind, reader.value(kind))
         for _ in range(n_tensors):
             name = reader.text()
@@ -55,8 +57,9 @@ class Gguf:
             records.append((name, dims, reader.number("I"), reader.number("Q")))
         alignment = self.value("general.alignment") or 32
         base = (reader.at + alignment - 1) // alignment * alignment
-        self.tensors = {}
+        self.tensors, self.tensor_at = {}, {}
         for name, dims, number, offset in records:
+            self.tensor_at[name] = base + offset
             kind, elements, size, header = TYPES[number]
             n_bytes = dims[0] // elements * size + header
             for dim in dims[1:]:
@@ -66,6 +69,15 @@ class Gguf:
 
     def value(self, key):
         return self.metadata[key][1] if key in self.metadata else None
+
+    def text_at(self, key, index):
+        """Returns where an element of an array of texts begins: with its length, of 8 bytes."""
+        reader = Reader(self.data)
+        reader.at = self.value_at[key]
+        reader.number("I"), reader.number("Q")
+        for _ in range(index):
+            reader.text()
+        return reader.at
 
     def types(self):
         return {name: kind for name, (_, kind, _) in self.tensors.items()}
