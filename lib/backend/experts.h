@@ -43,8 +43,18 @@ struct ExpertPlace {
 };
 static_assert(sizeof(ExpertPlace) == 64);
 
+// What stands between the products of gate and up and that of down. With a limit (MiniMax-M3):
+// g = min(gate, limit), u = clamp(up, -limit, limit), g * sigmoid(alpha * g) * (u + 1). Without: silu(gate) * up.
+struct Activation {
+    float alpha = 1.0F;
+    float limit = 0.0F;  // 0: none
+
+    bool operator==(const Activation&) const = default;
+};
+
 struct ExpertWeights {
     ExpertStack gate, up, down;  // [ff, hidden], [ff, hidden], [hidden, ff]
+    Activation activation;
     // The table of a device with memory of its own: [n_expert], in that memory. An operation reads from it, when it runs, which
     // experts are here and at which addresses; the stacks give only shapes and formats.
     const ExpertPlace* places = nullptr;

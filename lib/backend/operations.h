@@ -13,6 +13,7 @@
 #include "backend/experts.h"
 #include "backend/kv_view.h"
 #include "backend/matrix.h"
+#include "backend/sparse_attention.h"
 #include "backend/top_k.h"
 #include "format/format.h"
 
@@ -48,6 +49,7 @@ struct AttendArgs {
         nullptr;             // [n, 2]: sums of squares of q and of k over all ranks; null: all heads are here
     int64_t n_head_all = 0;  // the heads of all ranks; not read without `squares`
     int64_t n_head_kv_all = 0;
+    const IndexArgs* index = nullptr;  // null: each row attends to all keys up to its own position
 };
 
 // Any thread.
