@@ -55,6 +55,17 @@ class Check(unittest.TestCase):
         self.assertEqual((done.returncode, errors_of(done)), (0, []))
         self.assertIn("answers\nno faults\n", done.stdout)
 
+    def test_a_device_that_computes_wrong_is_found(self):
+        simulated = {**os.environ, "MINIM_PLUGIN_PATH": os.environ["MINIM_SIM_FOLDER"]}
+        for settings, device in (("devices=1", None), ("devices=1 wrong_products=1", "sim:0")):
+            with self.subTest(settings):
+                done = run("check", Q8_0, "--machine", "--json", env={**simulated, "MINIM_SIM": settings})
+                faults = json.loads(done.stdout)["faults"]
+                self.assertEqual((done.returncode, {(fault["class"], fault["tensor"]) for fault in faults}),
+                                 (3, {("machine", device)}) if device else (0, set()))
+                for fault in faults:
+                    self.assertRegex(fault["detail"], r"products of \d+ inputs with rows of \S+ differ by 0?\.\d+ from those of plain code")
+
     def test_errors(self):
         self.assertEqual(run("check").returncode, 2)
         self.assertEqual(run("check", Q8_0, "--quick", "--record", self.folder / "x").returncode, 1)

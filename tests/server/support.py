@@ -4,6 +4,7 @@
 import contextlib
 import http.client
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -17,6 +18,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
 PROGRAM = os.environ["MINIM_SERVER"]
 CHAT = "/v1/chat/completions"
+
+
+def sanitizer_of(program):
+    """Returns "address" or "thread", by which the program was built with a sanitizer, or None."""
+    with open(program, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return next((name for name, entry in (("address", b"__asan_init"), ("thread", b"__tsan_init")) if data.find(entry) >= 0), None)
+
+
+# A sanitized server is several times slower, takes more memory, and maps more than any limit of the address space allows.
+SANITIZER = sanitizer_of(PROGRAM)
+TIMES_SLOWER = 1 if SANITIZER is None else 10
 HELLO = [{"role": "user", "content": "Hello!"}]
 PARIS = [{"role": "user", "content": "What is the weather in Paris?"}]
 COUNT = [{"role": "user", "content": "Count from 1 to 9."}]

@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from support import CHAT, COUNT, HELLO, MODEL, ROOT, Server, parse_events, run_to_end
+from support import CHAT, COUNT, HELLO, MODEL, ROOT, SANITIZER, Server, parse_events, run_to_end
 
 MIX = ROOT / "examples" / "models" / "minim-tiny-mix-ik.gguf"
 IQ = ROOT / "tests" / "data" / "models"  # minim-tiny-mix-iq, in three parts
@@ -270,6 +270,7 @@ class Limits(unittest.TestCase):
                 self.assertEqual((status, answer["error"]["code"]), (503, "model_failed"))
                 self.assertRegex(answer["error"]["message"], r"it needs [\d.]+ MiB, and --models-memory is [\d.]+ MiB")
 
+    @unittest.skipIf(SANITIZER, "a sanitizer maps more than the limit of the address space")
     def test_without_memory_beside_others_a_model_takes_their_place(self):
         options = {"environment": {"MALLOC_ARENA_MAX": "1"}}
         arguments = ("--kv-tokens", 150000, "--no-warmup")  # about 440 MiB for each model

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from support import HELLO, ROOT, Server, run_to_end
+from support import HELLO, ROOT, SANITIZER, Server, run_to_end
 
 SIM = os.environ["MINIM_SIM_FOLDER"]
 TRAINED = 4096  # context of the tiny model
@@ -96,6 +96,7 @@ class Sizes(unittest.TestCase):
             self.assertNotRegex(text, r"minim_\w*steps\w* [1-9]")
 
 
+@unittest.skipIf(SANITIZER, "a sanitizer maps more than the limit of the address space")
 class FullSize(unittest.TestCase):
     """A checkpoint of the real size with headers only: its weights are mapped, and read as zeros."""
 

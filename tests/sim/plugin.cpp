@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like, in any order:
 // "devices=4 memory=64 bytes_per_second=1000000 exchange_us=20 experts_us=100 failing_operation=100 failing_device=1".
-// memory is in MiB; unified=1: it is the host's; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the
-// host; failing_device: the others never fail. Without MINIM_SIM: two devices of 1 GiB that never fail.
+// memory is in MiB; unified=1: it is the host's; wrong_products=1: linear() computes wrong numbers; exchange_us is added to each post() and
+// collect(), experts_us to the experts of a layer that is shared with the host; failing_device: the others never fail. Without MINIM_SIM: two devices of 1 GiB that never fail.
 #include "backend/plugin.h"
 
 #include <cstdlib>
@@ -42,6 +42,7 @@ Settings settings() {
         if (name == "bytes_per_second") settings.options.bytes_per_second = static_cast<double>(value);
         if (name == "exchange_us") settings.options.exchange_seconds = static_cast<double>(value) * 1e-6;
         if (name == "experts_us") settings.options.experts_seconds = static_cast<double>(value) * 1e-6;
+        if (name == "wrong_products") settings.options.computes_wrong_products = value != 0;
         if (name == "unified") settings.options.shares_host_memory = value != 0;
         if (name == "failing_device") settings.failing_device = static_cast<int32_t>(value);
     }

@@ -270,6 +270,9 @@ void SimBackend::linear(Scratch& scratch, const float* h, int64_t n,
     for (size_t i = 0; i < tasks.size(); ++i) own.push_back({&(*weights)[i], here(tasks[i].y), tasks[i].add});
     enqueue(scratch, [this, &scratch, h = here(h), n, weights, own = std::move(own)] {
         cpu_->linear(*stream_of(scratch).cpu, h, n, own);
+        if (!options_.computes_wrong_products) return;
+        for (const LinearTask& task : own)  // one row of the matrix
+            for (int64_t row = 0; row < n; ++row) task.y[row * task.weight->rows] *= -1.0F;
     });
 }
 

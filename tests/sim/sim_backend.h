@@ -25,10 +25,11 @@ struct Options {
     double experts_seconds = 0.0;   // added to the experts of a layer
     bool refuses_to_pin = false;
     bool shares_host_memory = false;
-    bool reaches_peers = true;        // copies from other simulated devices without the host
-    bool makes_top_k = true;          // of rows of logits
-    bool observes_slots = true;       // inputs of experts
-    Format without = Format::count_;  // a format it has no kernels for
+    bool reaches_peers = true;             // copies from other simulated devices without the host
+    bool makes_top_k = true;               // of rows of logits
+    bool observes_slots = true;            // inputs of experts
+    bool computes_wrong_products = false;  // linear(), as a kernel with a fault does
+    Format without = Format::count_;       // a format it has no kernels for
     // The n-th of its kind fails, counted from 1; 0: none does.
     int64_t failing_allocation = 0;
     int64_t failing_transfer = 0;
