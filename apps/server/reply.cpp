@@ -33,7 +33,9 @@ void Reply::start(std::function<void()> on_done) {
         exchange_->respond(response);
         return done();
     }
-    exchange_->on_gone = [self = shared_from_this()] {
+    exchange_->on_gone = [weak = weak_from_this()] {  // the reply owns the exchange
+        const auto self = weak.lock();
+        if (self == nullptr) return;
         ++self->tools_.serving->metrics->n_aborted;
         self->cancel();
     };

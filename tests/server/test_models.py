@@ -477,7 +477,8 @@ class Random(unittest.TestCase):
                   f"{most_loaded} loaded at most, {most_kb >> 10} MiB at most, {two_kb >> 10} MiB before")
             self.assertEqual([number for number, (is_right, _) in enumerate(results) if not is_right], [])
             self.assertLessEqual(most_loaded, 2)
-            self.assertLess(most_kb, 1.3 * two_kb)
+            if SANITIZER is None:  # which keeps freed memory for a time
+                self.assertLess(most_kb, 1.3 * two_kb)
 
     def test_a_stream_does_not_stall_while_other_models_come_and_go(self):
         with several("--models-max", 2) as server:
