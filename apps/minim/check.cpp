@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "eval_kl.h"
 #include "open_model.h"
 #include "options/find_model.h"
 #include "options/open_model.h"
@@ -32,6 +33,14 @@ void print_report(const json& report) {
     print(fmt::format("checked: {}\n", fmt::join(stages, ", ")));
     print_findings("warning", report["warnings"]);
     print_findings("fault", report["faults"]);
+    if (report.contains("kl")) {
+        const json& kl = report["kl"];
+        print(
+            fmt::format("KL divergence from the reference over {} tokens: mean {:.6f}, 99 % {:.6f}; same top "
+                        "token {:.2f} %\n",
+                        kl["tokens"].get<int64_t>(), kl["kl_mean"].get<double>(), kl["kl_99"].get<double>(),
+                        100.0 * kl["same_top"].get<double>()));
+    }
     const size_t n_faults = report["faults"].size();
     print(n_faults == 0 ? "no faults\n" : fmt::format("{} fault{}\n", n_faults, n_faults == 1 ? "" : "s"));
 }
@@ -65,6 +74,8 @@ bool check(const Options& options, const minim::Cancel& cancel) {
         write_file(options.record_output, report["answers"].get<std::string>());
     report.erase("sums");
     report.erase("answers");
+    if (options.reference_text)
+        report["kl"] = divergence_from_reference(runtime, options, *options.reference_text, cancel);
     if (options.prints_json) {
         print(report.dump() + "\n");
     } else {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // KL divergence of a model from another one, whose log-probabilities are in a file. Chunks do not overlap; positions of the second half
 // of a chunk count, or all. The figures have the names that llama-perplexity prints.
+#include "eval_kl.h"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -136,8 +140,9 @@ KlHeader header_of(const minim::Model& model, const Options& options, const std:
     return header;
 }
 
-void save_logits(const minim::Model& model, const Options& options, const std::string& text,
-                 const minim::Cancel& cancel) {
+// Returns the number of positions that it has saved, and their perplexity.
+std::pair<int64_t, double> save_logits(const minim::Model& model, const Options& options,
+                                       const std::string& text, const minim::Cancel& cancel) {
     const KlHeader header = header_of(model, options, text);
     KlWriter file(options.saved_logits, header);
     double loss = 0.0;
@@ -149,12 +154,7 @@ void save_logits(const minim::Model& model, const Options& options, const std::s
                           ++count;
                       });
     file.commit();
-    const double perplexity = std::exp(loss / static_cast<double>(count));
-    if (options.prints_json) {
-        print(nlohmann::ordered_json({{"tokens", count}, {"ppl", perplexity}}).dump() + "\n");
-    } else {
-        print(fmt::format("perplexity: {:.4f} over {} tokens\n", perplexity, count));
-    }
+    return {count, std::exp(loss / static_cast<double>(count))};
 }
 
 void print_perplexities(const KlFigures& figures) {
@@ -236,26 +236,24 @@ void print_figures(const KlFigures& figures) {
                       100.0 * share_error(same, figures.count())));
 }
 
-void print_figures_json(const KlFigures& figures) {
+nlohmann::ordered_json figures_json(const KlFigures& figures) {
     std::vector<double> kl = figures.kl;
     const Mean mean = mean_of(kl);
     std::ranges::sort(kl);
-    const nlohmann::ordered_json all = {
-        {"tokens", kl.size()},
-        {"ppl", std::exp(mean_of(figures.loss).value)},
-        {"ppl_reference", std::exp(mean_of(figures.reference_loss).value)},
-        {"kl_mean", mean.value},
-        {"kl_error", mean.error},
-        {"kl_median", quantile(kl, 0.5)},
-        {"kl_99", quantile(kl, 0.99)},
-        {"kl_max", kl.back()},
-        {"same_top", static_cast<double>(figures.n_same_top) / figures.count()},
-        {"delta_p_rms", rms_of(figures.delta_p).value}};
-    print(all.dump() + "\n");
+    return {{"tokens", kl.size()},
+            {"ppl", std::exp(mean_of(figures.loss).value)},
+            {"ppl_reference", std::exp(mean_of(figures.reference_loss).value)},
+            {"kl_mean", mean.value},
+            {"kl_error", mean.error},
+            {"kl_median", quantile(kl, 0.5)},
+            {"kl_99", quantile(kl, 0.99)},
+            {"kl_max", kl.back()},
+            {"same_top", static_cast<double>(figures.n_same_top) / figures.count()},
+            {"delta_p_rms", rms_of(figures.delta_p).value}};
 }
 
-void compare_logits(const minim::Model& model, const Options& options, KlReader& file,
-                    const minim::Cancel& cancel) {
+KlFigures compare_logits(const minim::Model& model, const Options& options, KlReader& file,
+                         const minim::Cancel& cancel) {
     const KlHeader& header = file.header();
     if (header.n_vocab != model.info().n_vocab)
         fail(MINIM_E_INVALID, fmt::format("'{}' is of a model with {} tokens, this one has {}",
@@ -269,14 +267,35 @@ void compare_logits(const minim::Model& model, const Options& options, KlReader&
                           file.read(next, reference);
                           add_position(figures, reference, row, next);
                       });
-    if (options.prints_json) {
-        print_figures_json(figures);
-    } else {
-        print_figures(figures);
-    }
+    return figures;
 }
 
+// A file in the folder for temporary files, which ends with this object.
+struct TemporaryFile {
+    std::string path =
+        (std::filesystem::temp_directory_path() / fmt::format("minim-{}.kl", getpid())).string();
+    TemporaryFile() = default;
+    TemporaryFile(const TemporaryFile&) = delete;
+    TemporaryFile& operator=(const TemporaryFile&) = delete;
+    ~TemporaryFile() { unlink(path.c_str()); }
+};
+
 }  // namespace
+
+nlohmann::ordered_json divergence_from_reference(const minim::Runtime& runtime, const Options& options,
+                                                 const std::string& text, const minim::Cancel& cancel) {
+    const TemporaryFile file;
+    Options kl = options;
+    kl.chunk_tokens = k_kl_chunk_tokens;
+    kl.compact = true;
+    kl.saved_logits = file.path;
+    kl.model = options.reference_model;
+    save_logits(open_model(runtime, kl, cancel), kl, text, cancel);
+    kl.model = options.model;
+    kl.reference_logits = file.path;
+    KlReader reference(file.path);
+    return figures_json(compare_logits(open_model(runtime, kl, cancel), kl, reference, cancel));
+}
 
 void eval_kl(const Options& options, const minim::Cancel& cancel) {
     const bool saves = !options.saved_logits.empty();
@@ -286,9 +305,17 @@ void eval_kl(const Options& options, const minim::Cancel& cancel) {
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
     if (saves) {
-        save_logits(model, options, text, cancel);
+        const auto [count, perplexity] = save_logits(model, options, text, cancel);
+        print(options.prints_json
+                  ? nlohmann::ordered_json({{"tokens", count}, {"ppl", perplexity}}).dump() + "\n"
+                  : fmt::format("perplexity: {:.4f} over {} tokens\n", perplexity, count));
     } else {
-        compare_logits(model, options, *reference, cancel);
+        const KlFigures figures = compare_logits(model, options, *reference, cancel);
+        if (options.prints_json) {
+            print(figures_json(figures).dump() + "\n");
+        } else {
+            print_figures(figures);
+        }
     }
     flush_output();
 }

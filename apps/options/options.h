@@ -213,6 +213,7 @@ struct Options {
     std::string known_answers;    // the text of --answers
     std::string record_output;    // file of --record
     std::string reference_model;  // path of --reference
+    std::optional<std::string> reference_text;
 
     // Of `minim-server` alone; n_parallel also of `minim plan`.
     std::string host = "127.0.0.1";  // "unix:/run/minim/server.sock": a Unix socket

@@ -186,6 +186,10 @@ void check(const Options& options, const std::vector<Given>& given) {
             throw UsageError("--save or --reference is required, and one of them");
         if (options.reference_logits.empty() && !has_text) throw UsageError("-p or -f is required: the text");
     }
+    if (command == Command::check && options.reference_text && options.reference_model.empty())
+        throw UsageError("--text needs --reference: the model to compare with");
+    if (command == Command::check && options.reference_text && options.is_quick)
+        throw UsageError("--text excludes --quick, which computes nothing");
     if (command == Command::plan && options.n_context == 0)
         throw UsageError("-c is required: the context of one sequence, in tokens");
     if (!options.json_schema.empty() && !options.grammar.empty())

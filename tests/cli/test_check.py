@@ -55,6 +55,24 @@ class Check(unittest.TestCase):
         self.assertEqual((done.returncode, errors_of(done)), (0, []))
         self.assertIn("answers\nno faults\n", done.stdout)
 
+    def test_the_divergence_from_a_reference_over_a_text(self):
+        reference, text = MADE_MODELS / "minim-tiny", self.folder / "text"
+        text.write_text(pathlib.Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+        compared = ("check", Q8_0, "--reference", reference, "--text", text)
+        report = json.loads(run(*compared, "--json").stdout)
+        saved = self.folder / "kl"
+        self.assertEqual(run("eval", "kl", "-m", reference, "-f", text, "--save", saved, "--compact").returncode, 0)
+        self.assertEqual(report["kl"], json.loads(run("eval", "kl", "-m", Q8_0, "--reference", saved, "--json").stdout))
+        self.assertEqual(report["faults"], [])
+        self.assertLess(report["kl"]["kl_mean"], 0.1)
+        self.assertRegex(run(*compared).stdout, r"KL divergence from the reference over \d+ tokens: mean 0\.0\d+, 99 % 0\.\d+; same top token 9\d\.\d+ %\n")
+        text.write_text("short")
+        done = run(*compared)
+        self.assertEqual((done.returncode, len(errors_of(done))), (1, 1))
+        self.assertIn("fewer than a chunk of 512", errors_of(done)[0])
+        self.assertEqual(run("check", Q8_0, "--text", text).returncode, 2)
+        self.assertEqual(run("check", Q8_0, "--reference", reference, "--text", text, "--quick").returncode, 2)
+
     def test_a_device_that_computes_wrong_is_found(self):
         simulated = {**os.environ, "MINIM_PLUGIN_PATH": os.environ["MINIM_SIM_FOLDER"]}
         for settings, device in (("devices=1", None), ("devices=1 wrong_products=1", "sim:0")):
