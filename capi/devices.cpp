@@ -40,6 +40,7 @@ minim_status minim_devices_get(const minim_devices* devices, size_t index, minim
         info.name = device.name.c_str();
         info.description = device.description.c_str();
         info.reason = device.why_not.c_str();
+        info.unified = device.shares_host_memory ? 1 : 0;
         result_to(out, "minim_device_info", info);
     });
 }

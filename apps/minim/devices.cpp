@@ -24,8 +24,9 @@ void devices(const Options& options) {
         const minim_device_info device = all.get(i);
         std::string line = fmt::format("{:<8} ", printable(device.name));
         if (device.usable != 0) {
-            line += fmt::format("{}, {}, {} free", printable(device.description),
-                                gibibytes(device.memory_bytes), gibibytes(device.free_bytes));
+            line += fmt::format("{}, {}{}, {} free", printable(device.description),
+                                gibibytes(device.memory_bytes), device.unified != 0 ? " (the host's)" : "",
+                                gibibytes(device.free_bytes));
         } else {
             if (device.description[0] != '\0') line += printable(device.description) + ", ";
             line += "not usable: " + printable(device.reason);

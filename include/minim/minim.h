@@ -498,9 +498,11 @@ typedef struct minim_device_info {
     const char* name;        /* "cpu", "cuda:0"; for a plug-in that cannot be loaded only its kind, "cuda" */
     const char* description; /* "NVIDIA H200" */
     const char* reason;      /* "" if the device is usable */
+    int32_t unified;         /* 1: its memory is the host's, counted once in plans and models; or 0 */
+    int32_t reserved;        /* 0 */
 } minim_device_info;
 #define MINIM_DEVICE_INFO_INIT \
-    { sizeof(minim_device_info), 0, 0, 0, NULL, NULL, NULL }
+    { sizeof(minim_device_info), 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_devices_list(minim_runtime* runtime, minim_devices** out,
                                                            minim_error* err);

@@ -26,6 +26,8 @@ class Devices(unittest.TestCase):
         self.assertRegex(lines[0], r"^cpu +\d+ cores, .* GiB free$")
         self.assertIn("sim:0    simulated accelerator, 0.5 GiB, 0.5 GiB free", lines)
         self.assertIn("sim:1    simulated accelerator, not usable: it is simulated to be too old", lines)
+        done = run_with(self.plugins, "devices", MINIM_SIM="devices=1 memory=512 unified=1")
+        self.assertIn("sim:0    simulated accelerator, 0.5 GiB (the host's), 0.5 GiB free", done.stdout.splitlines())
 
     def test_a_plug_in_that_cannot_be_loaded_is_in_the_list(self):
         with tempfile.TemporaryDirectory() as folder:

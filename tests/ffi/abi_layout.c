@@ -80,6 +80,8 @@ int main(void) {
     FIELD(minim_device_info, name);
     FIELD(minim_device_info, description);
     FIELD(minim_device_info, reason);
+    FIELD(minim_device_info, unified);
+    FIELD(minim_device_info, reserved);
     STRUCT(minim_plan_params);
     FIELD(minim_plan_params, size);
     FIELD(minim_plan_params, flags);

@@ -17,6 +17,7 @@ class Devices(unittest.TestCase):
         self.assertGreater(devices["cpu"].memory_bytes, 0)
         self.assertEqual(devices["sim:0"].description, "simulated accelerator")
         self.assertEqual(devices["sim:0"].memory_bytes, 1 << 30)
+        self.assertFalse(devices["cpu"].unified or devices["sim:0"].unified)
         self.assertEqual((devices["sim:2"].usable, devices["sim:2"].reason), (False, "it is simulated to be too old"))
 
     def test_a_model_on_devices_says_where_its_layers_are_and_answers_the_same(self):

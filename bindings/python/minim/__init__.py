@@ -317,6 +317,7 @@ class Device(typing.NamedTuple):
     reason: str  # why not; "" if it is usable
     memory_bytes: int
     free_bytes: int
+    unified: bool  # its memory is the host's
 
 
 class _Devices(abi.Handle):
@@ -331,7 +332,7 @@ class _Devices(abi.Handle):
             self._check("devices_get", index, c.byref(info))
             texts = (value.decode("utf-8", "replace") for value in (info.name, info.description, info.reason))
             name, description, reason = texts
-            yield Device(name, description, bool(info.usable), reason, info.memory_bytes, info.free_bytes)
+            yield Device(name, description, bool(info.usable), reason, info.memory_bytes, info.free_bytes, bool(info.unified))
 
 
 def devices():

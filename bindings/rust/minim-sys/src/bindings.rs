@@ -351,13 +351,15 @@ pub struct minim_device_info {
     pub name: *const c_char,
     pub description: *const c_char,
     pub reason: *const c_char,
+    pub unified: i32,
+    pub reserved: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_device_info>() == 48);
+const _: () = assert!(core::mem::size_of::<minim_device_info>() == 56);
 impl Default for minim_device_info {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 48, ..zeros }
+        Self { size: 56, ..zeros }
     }
 }
 
@@ -989,7 +991,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_runtime_params", 64, &[("size", 0), ("flags", 4), ("n_threads", 8), ("log_level", 12), ("log", 16), ("log_user_data", 24), ("n_threads_decode", 32), ("pin_threads", 36), ("parallel_for", 40), ("parallel_for_user_data", 48), ("numa", 56), ("reserved", 60)]),
     ("minim_recommended_sampling", 56, &[("size", 0), ("top_k", 4), ("temperature", 8), ("top_p", 16), ("min_p", 24), ("repetition_penalty", 32), ("penalty_last_n", 40), ("reserved", 44), ("source", 48)]),
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
-    ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
+    ("minim_device_info", 56, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40), ("unified", 48), ("reserved", 52)]),
     ("minim_plan_params", 128, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72), ("n_device_layers", 80), ("for_engine", 84), ("n_host_experts", 88), ("expert_cache_bytes", 96), ("tensor_parallel", 104), ("expert_parallel", 108), ("pipeline_parallel", 112), ("reserved", 116), ("link", 120)]),
     ("minim_convert_progress", 56, &[("size", 0), ("reserved", 4), ("done_bytes", 8), ("total_bytes", 16), ("n_done", 24), ("n_tensors", 32), ("tensor", 40), ("result", 48)]),
     ("minim_convert_params", 272, &[("size", 0), ("flags", 4), ("recipe", 8), ("matrix_type", 16), ("rules", 24), ("n_rules", 32), ("output_type", 40), ("embedding_type", 48), ("keep_output", 56), ("pure", 60), ("allow_requantize", 64), ("without_importance", 68), ("imatrix", 72), ("include_weights", 80), ("n_include_weights", 88), ("exclude_weights", 96), ("n_exclude_weights", 104), ("effort", 112), ("no_hashes", 116), ("name", 120), ("unset", 128), ("n_unset", 136), ("set", 144), ("n_set", 152), ("set_text", 160), ("n_set_text", 168), ("part_bytes", 176), ("part_tensors", 184), ("first_part_empty", 192), ("keep_parts", 196), ("dry_run", 200), ("overwrite", 204), ("restart", 208), ("no_verify", 212), ("memory_bytes", 216), ("progress", 224), ("progress_user_data", 232), ("layout", 240), ("keep_experts", 248), ("reuse", 256), ("container", 264)]),

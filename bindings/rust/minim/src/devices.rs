@@ -35,6 +35,8 @@ pub struct Device {
     pub memory_bytes: u64,
     /// The free memory in bytes.
     pub free_bytes: u64,
+    /// Its memory is the host's.
+    pub unified: bool,
 }
 
 /// Returns the devices, the CPU first.
@@ -52,6 +54,7 @@ pub fn devices() -> Result<Vec<Device>> {
             why_not: if info.usable == 0 { Some(text(info.reason)) } else { None },
             memory_bytes: info.memory_bytes,
             free_bytes: info.free_bytes,
+            unified: info.unified != 0,
         })
     });
     let devices = devices.collect();
