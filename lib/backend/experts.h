@@ -54,7 +54,7 @@ struct Activation {
 
 struct ExpertWeights {
     ExpertStack gate, up, down;  // [ff, hidden], [ff, hidden], [hidden, ff]
-    Activation activation;
+    Activation activation = {};
     // The table of a device with memory of its own: [n_expert], in that memory. An operation reads from it, when it runs, which
     // experts are here and at which addresses; the stacks give only shapes and formats.
     const ExpertPlace* places = nullptr;
