@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "backend/kv_view.h"
+#include "backend/sparse_attention.h"
 
 namespace minim::backend {
 
@@ -40,7 +41,12 @@ struct StepLimits {
     int64_t n_expert_used = 0;
     int64_t expert_ff = 0;
     int64_t n_vocab = 0;
+    SparseAttention index = {};      // n_head 0: no layer has index queries and keys
+    int64_t first_sparse_layer = 0;  // the layers from this one on have them
 };
+
+// Returns the layout of the KV cache of n_layer layers of this shape, from the model's first layer on.
+KvLayout kv_layout_of(const StepLimits& shape, int64_t n_layer, Format k_format, Format v_format) noexcept;
 
 // The parts of a step that differ from one step to the next.
 struct StepBatch {

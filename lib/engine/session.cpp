@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "engine/open_sizes.h"
+#include "model/architecture.h"
 #include "model/shares.h"
 #include "runtime/placement.h"
 #include "runtime/step_space.h"
@@ -38,12 +39,10 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
     params.v_format = format_of_state(params.v_format, file.layout().v_format, "values", path);
 
     const backend::KvLayout expected = kv_layout(model.config(), params.k_format, params.v_format);
-    const backend::KvLayout& saved = file.layout();
-    const bool fits = saved.n_layer == expected.n_layer && saved.n_head_kv == expected.n_head_kv &&
-                      saved.head_dim == expected.head_dim;
     const bool has_logits = state.n_evaluated == n_tokens && n_tokens > 0;
     const auto n_logits = static_cast<int64_t>(state.logits.size());
-    if (!fits || n_tokens - state.n_evaluated > 1 || n_logits != (has_logits ? model.config().n_vocab : 0))
+    if (file.layout() != expected || n_tokens - state.n_evaluated > 1 ||
+        n_logits != (has_logits ? model.config().n_vocab : 0))
         fail_file(Reason::value, "{}: this state does not have the model's shape", path);
     const auto unknown = std::ranges::find_if(
         state.tokens, [&](int32_t id) { return id < 0 || id >= model.config().n_vocab; });
@@ -78,8 +77,9 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
 
 backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
                             std::optional<Format> v_format) {
-    return {config.n_layer, config.n_head_kv, config.head_dim,
-            k_format.value_or(backend::k_default_kv_format), v_format.value_or(backend::k_default_kv_format)};
+    return backend::kv_layout_of(model::shape_of(config), config.n_layer,
+                                 k_format.value_or(backend::k_default_kv_format),
+                                 v_format.value_or(backend::k_default_kv_format));
 }
 
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,

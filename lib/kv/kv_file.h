@@ -9,12 +9,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/kv_view.h"
 #include "base/file.h"
 
 namespace minim::kv {
 
+// Files of models without index keys have version 1: their header lacks index_format and first_index_layer.
 struct KvFileHeader {
     char magic[8];
     uint32_t version;
@@ -25,9 +27,11 @@ struct KvFileHeader {
     uint32_t head_dim;
     uint32_t k_format;  // numbers of GGUF types
     uint32_t v_format;
-    uint32_t reserved;
+    uint32_t index_dim;  // 0 in version 1
     uint64_t counts[4];  // their meaning depends on the kind of file
     uint64_t file_bytes;
+    uint32_t index_format;  // 0 in version 1, which does not have this field and the next one
+    uint32_t first_index_layer;
     uint64_t hash;  // of everything above
 };
 
@@ -35,6 +39,14 @@ template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
     return std::as_bytes(std::span(&value, 1));
 }
+
+// Returns the bytes of the header in its file, by its version.
+uint64_t header_bytes(const KvFileHeader& header) noexcept;
+// Returns the bytes of the header of a file with this layout.
+uint64_t header_bytes(const backend::KvLayout& layout) noexcept;
+
+// Returns the header as its file has it.
+std::vector<std::byte> encoded(const KvFileHeader& header);
 
 // Returns a header without counts, file_bytes and hash. `magic`: 8 characters.
 KvFileHeader new_header(std::string_view magic, uint64_t model, const backend::KvLayout& layout);

@@ -73,10 +73,13 @@ template <typename Visit>
 void for_each_run(const KvLayout& whole, const PagePart& part, const Visit& visit) {
     const int64_t k_bytes = part.n_head * k_kv_page_tokens * whole.k_token_bytes();
     const int64_t v_bytes = part.n_head * k_kv_page_tokens * whole.v_token_bytes();
+    const int64_t index_bytes = k_kv_page_tokens * whole.index_token_bytes();
     int64_t at = 0;
     for (int64_t layer = part.first_layer; layer < part.first_layer + part.n_layer; ++layer) {
         visit(whole.k_offset(layer, part.first_head), std::exchange(at, at + k_bytes), k_bytes);
         visit(whole.v_offset(layer, part.first_head), std::exchange(at, at + v_bytes), v_bytes);
+        if (whole.has_index(layer))
+            visit(whole.index_offset(layer), std::exchange(at, at + index_bytes), index_bytes);
     }
 }
 
@@ -99,10 +102,7 @@ uint64_t bytes_for(const KvLayout& layout, int64_t n_context) {
 }
 
 KvLayout layout_of(const PagePart& part, const KvLayout& whole) noexcept {
-    KvLayout layout = whole;
-    layout.n_layer = part.n_layer;
-    layout.n_head_kv = part.n_head;
-    return layout;
+    return whole.part(part.first_layer, part.n_layer, part.n_head);
 }
 
 void take_part(const KvLayout& whole, const PagePart& part, const std::byte* page, std::byte* out) noexcept {
@@ -193,14 +193,14 @@ void PageStore::write_all(const Page& page, std::span<const std::byte> bytes) co
 }
 
 void PageStore::read_into(const Page& page, size_t part, std::byte* whole) const {
-    if (is_contiguous(part)) return read(page, part, whole + layout_.k_offset(parts_[part].first_layer, 0));
+    if (is_contiguous(part)) return read(page, part, whole + layout_.layer_offset(parts_[part].first_layer));
     std::vector<std::byte> bytes(part_layouts_[part].page_bytes());
     read(page, part, bytes.data());
     put_part(layout_, parts_[part], bytes.data(), whole);
 }
 
 void PageStore::write_from(const Page& page, size_t part, const std::byte* whole) const {
-    if (is_contiguous(part)) return write(page, part, whole + layout_.k_offset(parts_[part].first_layer, 0));
+    if (is_contiguous(part)) return write(page, part, whole + layout_.layer_offset(parts_[part].first_layer));
     std::vector<std::byte> bytes(part_layouts_[part].page_bytes());
     take_part(layout_, parts_[part], whole, bytes.data());
     write(page, part, bytes.data());

@@ -30,11 +30,9 @@ namespace {
 constexpr std::string_view k_prefix_magic = "minim-px";
 constexpr uint64_t k_max_nodes = uint64_t{1} << 31;
 
-// Offsets of the parts of the file: nodes, hash of the nodes, pages.
-constexpr uint64_t k_nodes_at = sizeof(KvFileHeader);
-
-uint64_t pages_at(uint64_t n_nodes) {
-    return k_nodes_at + n_nodes * sizeof(PrefixRecord) + sizeof(uint64_t);
+// Returns the offset of the pages in a file whose header has header_size bytes, behind the nodes and their hash.
+uint64_t pages_at(uint64_t header_size, uint64_t n_nodes) {
+    return header_size + n_nodes * sizeof(PrefixRecord) + sizeof(uint64_t);
 }
 
 // Returns false if a record is impossible on its own.
@@ -52,7 +50,7 @@ class PrefixFile {
 
     const std::vector<PrefixRecord>& records() const noexcept { return records_; }
     const std::string& path() const noexcept { return file_.name(); }
-    uint64_t pages_at() const noexcept { return kv::pages_at(records_.size()); }
+    uint64_t pages_at() const noexcept { return kv::pages_at(header_size_, records_.size()); }
     // Reads the packed bytes of a record's page. Throws format if they were altered.
     void read_page(const PrefixRecord& record, uint64_t at, std::span<std::byte> out) const {
         file_.read_at(at, out);
@@ -63,6 +61,7 @@ class PrefixFile {
 
   private:
     KvBytes file_;
+    uint64_t header_size_ = 0;
     std::vector<PrefixRecord> records_;
 };
 
@@ -71,12 +70,13 @@ PrefixFile::PrefixFile(const std::string& path, uint64_t model, const KvLayout& 
     if (header.model != model) fail_file(Reason::value, "{}: these prefixes are of another model", path);
     if (layout_of(header, path) != layout)
         fail_file(Reason::value, "{}: the KV cache of these prefixes has another layout", path);
+    header_size_ = header_bytes(header);
     const uint64_t n_nodes = header.counts[0];
-    if (n_nodes > k_max_nodes || kv::pages_at(n_nodes) > file_.size())
+    if (n_nodes > k_max_nodes || kv::pages_at(header_size_, n_nodes) > file_.size())
         fail_file(Reason::truncated, "{}: {} prefixes in a file of {} bytes", path, n_nodes, file_.size());
 
     records_.resize(n_nodes);
-    file_.read_at(k_nodes_at, std::as_writable_bytes(std::span(records_)));
+    file_.read_at(header_size_, std::as_writable_bytes(std::span(records_)));
     uint64_t hash = 0;
     file_.read_at(pages_at() - sizeof(hash), std::as_writable_bytes(std::span(&hash, 1)));
     if (hash != hash_bytes(std::as_bytes(std::span(records_)))) fail_altered(path, "prefixes");
@@ -133,7 +133,7 @@ void PrefixCache::write(const std::vector<SavedPage>& pages, const std::string& 
                   packed.data());
         return std::span(packed).first(packed_bytes(layout, page.n_tokens));
     };
-    uint64_t bytes = pages_at(pages.size());
+    uint64_t bytes = pages_at(header_bytes(layout), pages.size());
     for (const SavedPage& page : pages) {
         PrefixRecord record = {};
         record.parent = numbers.at(page.node->parent);
@@ -149,7 +149,7 @@ void PrefixCache::write(const std::vector<SavedPage>& pages, const std::string& 
     seal_header(header, bytes);
 
     NewFile file(path, bytes, Readers::owner);
-    file.write(bytes_of(header));
+    file.write(encoded(header));
     file.write(std::as_bytes(std::span(records)));
     file.write(bytes_of(hash_bytes(std::as_bytes(std::span(records)))));
     for (const SavedPage& page : pages) file.write(packed_page(page));

@@ -25,10 +25,10 @@ enum : size_t { k_context, k_tokens, k_evaluated, k_logits };
 
 // Offsets of the parts of a state.
 struct Places {
-    uint64_t tokens = sizeof(KvFileHeader);  // int32 each
-    uint64_t logits = 0;                     // float each
-    uint64_t pages = 0;                      // the last page is shortened to the slots in use
-    uint64_t page_hashes = 0;                // uint64 each, then a hash of tokens, logits and page hashes
+    uint64_t tokens = 0;       // int32 each
+    uint64_t logits = 0;       // float each
+    uint64_t pages = 0;        // the last page is shortened to the slots in use
+    uint64_t page_hashes = 0;  // uint64 each, then a hash of tokens, logits and page hashes
     uint64_t end = 0;
 };
 
@@ -41,6 +41,7 @@ bool find_places(const KvLayout& layout, uint64_t n_tokens, uint64_t n_logits, u
                  Places& places) {
     const auto n_pages = static_cast<uint64_t>(page_count(static_cast<int64_t>(n_evaluated)));
     uint64_t kv_bytes = 0;
+    places.tokens = header_bytes(layout);
     places.logits = places.tokens + n_tokens * sizeof(int32_t);
     places.pages = places.logits + n_logits * sizeof(float);
     if (!checked_mul(n_evaluated, packed_bytes(layout, 1), kv_bytes)) return false;
@@ -91,7 +92,7 @@ void write_state(const Write& write, const State& state, const Sequence& kv, con
     page_hashes.reserve(n_pages);
     std::vector<std::byte> last_page;
     const HostPage host_page(kv.pool());
-    write(bytes_of(header));
+    write(encoded(header));
     write(std::as_bytes(state.tokens));
     write(std::as_bytes(state.logits));
     for (int64_t i = 0; i < n_pages; ++i) {

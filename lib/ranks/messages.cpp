@@ -184,6 +184,8 @@ void write(Writer& writer, const MakePoolMessage& message) {
     writer.add(message.layout.head_dim);
     writer.add(static_cast<uint32_t>(message.layout.k_format));
     writer.add(static_cast<uint32_t>(message.layout.v_format));
+    writer.add(message.layout.index_dim);
+    writer.add(message.layout.first_index_layer);
 }
 
 Format read_kv_format(Reader& reader) {
@@ -203,6 +205,10 @@ void read(Reader& reader, MakePoolMessage& message) {
     layout.head_dim = reader.in_range(reader.take<int64_t>(), 1, k_max_dimension, "size of a head");
     layout.k_format = read_kv_format(reader);
     layout.v_format = read_kv_format(reader);
+    layout.index_dim = reader.in_range(reader.take<int64_t>(), 0, k_max_dimension, "size of an index key");
+    layout.first_index_layer =
+        reader.in_range(reader.take<int64_t>(), 0, layout.n_layer - 1, "first layer with index keys");
+    if (layout.index_dim > 0) layout.index_format = backend::index_format_of(layout.k_format);
 }
 
 void write(Writer& writer, const EndPoolMessage& message) {

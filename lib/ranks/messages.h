@@ -5,7 +5,8 @@
 //   step        uint32 space, n_rows, n_sequences, n_pages; rows {int32 token, sequence; int64 position; int32 wants, 0}[];
 //               sequences {uint32 pool, first_page, n_pages, 0}[]; pages {int32 slab, index}[]
 //   make_space  uint32 space, 0; int64 n_rows, n_context *            end_space   uint32 space
-//   make_pool   uint32 pool, 0; layout {int64 n_layer, n_head_kv, head_dim; uint32 k_format, v_format} *
+//   make_pool   uint32 pool, 0; layout {int64 n_layer, n_head_kv, head_dim; uint32 k_format, v_format;
+//               int64 index_dim, first_index_layer} *
 //   end_pool    uint32 pool
 //   add_slab    uint32 pool; int32 slab; int64 n_pages *              drop_slab   uint32 pool; int32 slab
 //   copy_page   uint32 pool; page from, to                            read_page   uint32 pool; page *

@@ -229,7 +229,7 @@ backend::StepCounts Bench::step_counts() const {
 
 backend::KvLayout Bench::kv_layout() const {
     const Format format = *format_from_name(options_.kv);
-    return {config_->n_layer, config_->n_head_kv, config_->head_dim, format, format};
+    return backend::kv_layout_of(model::shape_of(*config_), config_->n_layer, format, format);
 }
 
 std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const {

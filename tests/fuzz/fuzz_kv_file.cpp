@@ -125,10 +125,13 @@ KvFileHeader sign(Bytes& bytes, std::string_view magic, uint64_t file_bytes) {
     KvFileHeader header;
     std::memcpy(&header, bytes.data(), sizeof(header));
     std::memcpy(header.magic, magic.data(), sizeof(header.magic));
-    header.version = 1;
+    if (header.version != 2) {  // version 1 has neither of these
+        header.version = 1;
+        header.index_format = header.first_index_layer = 0;
+    }
     header.page_tokens = static_cast<uint32_t>(k_kv_page_tokens);
     seal_header(header, file_bytes);
-    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::ranges::copy(encoded(header), bytes.begin());
     return header;
 }
 
@@ -157,7 +160,8 @@ void sign_state(Bytes& bytes) {
     if (n_tokens > k_max || n_evaluated > k_max || n_logits > k_max) return;
     const size_t n_tables = 4 * (n_tokens + n_logits);
     const size_t n_pages = (n_evaluated + k_kv_page_tokens - 1) / k_kv_page_tokens;
-    const size_t pages_at = sizeof(header) + n_tables;
+    const size_t tables_at = header_bytes(header);
+    const size_t pages_at = tables_at + n_tables;
     const size_t hashes_at = pages_at + packed_bytes(layout, static_cast<int64_t>(n_evaluated));
     bytes.resize(hashes_at + 8 * (n_pages + 1));
     sign(bytes, k_state_magic, bytes.size());
@@ -166,8 +170,8 @@ void sign_state(Bytes& bytes) {
         const size_t at = pages_at + i * page_bytes;
         put(bytes, hashes_at + 8 * i, hash_of(bytes, at, std::min(page_bytes, hashes_at - at)));
     }
-    const uint64_t of_tokens = hash_of(bytes, sizeof(header), 4 * n_tokens);
-    const uint64_t of_logits = hash_of(bytes, sizeof(header) + 4 * n_tokens, 4 * n_logits, of_tokens);
+    const uint64_t of_tokens = hash_of(bytes, tables_at, 4 * n_tokens);
+    const uint64_t of_logits = hash_of(bytes, tables_at + 4 * n_tokens, 4 * n_logits, of_tokens);
     put(bytes, hashes_at + 8 * n_pages, hash_of(bytes, hashes_at, 8 * n_pages, of_logits));
 }
 
@@ -183,11 +187,12 @@ void sign_prefixes(Bytes& bytes) {
     KvLayout layout;
     const uint64_t n = header.counts[0];
     if (!small_layout(header, layout) || n == 0 || n > k_max_pages) return;
-    const size_t hash_at = sizeof(header) + n * sizeof(Record);
+    const size_t records_at = header_bytes(header);
+    const size_t hash_at = records_at + n * sizeof(Record);
     size_t at = hash_at + 8;
     if (bytes.size() < at) bytes.resize(at);
     std::vector<Record> records(n);
-    std::memcpy(records.data(), bytes.data() + sizeof(header), n * sizeof(Record));
+    std::memcpy(records.data(), bytes.data() + records_at, n * sizeof(Record));
     for (Record& record : records) {
         if (record.n_tokens > k_kv_page_tokens) continue;
         const size_t count = packed_bytes(layout, record.n_tokens);
@@ -196,8 +201,8 @@ void sign_prefixes(Bytes& bytes) {
         at += count;
     }
     bytes.resize(at);
-    std::memcpy(bytes.data() + sizeof(header), records.data(), n * sizeof(Record));
-    put(bytes, hash_at, hash_of(bytes, sizeof(header), n * sizeof(Record)));
+    std::memcpy(bytes.data() + records_at, records.data(), n * sizeof(Record));
+    put(bytes, hash_at, hash_of(bytes, records_at, n * sizeof(Record)));
     sign(bytes, k_prefix_magic, bytes.size());
 }
 

@@ -300,7 +300,7 @@ TEST_CASE("attend stores rotated keys and plain values in the row's slot of the 
             }
         }
         // The other layer, and slots after the last position, are as they were.
-        for (int64_t i = 0; i < cache.layout.layer_bytes(); ++i)
+        for (int64_t i = 0; i < cache.layout.layer_bytes(0); ++i)
             REQUIRE(cache.pages[0][i] == std::byte{0xFF});
         CHECK(cache.pages[1][cache.layout.k_offset(k_layer, 0) + 6 * cache.layout.k_token_bytes()] ==
               std::byte{0xFF});

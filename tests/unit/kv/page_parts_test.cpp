@@ -20,6 +20,14 @@ namespace {
 
 constexpr backend::KvLayout k_whole = {
     .n_layer = 3, .n_head_kv = 4, .head_dim = 32, .k_format = Format::f16, .v_format = Format::q8_0};
+// The last two layers have index keys, which are in each part of the layer.
+constexpr backend::KvLayout k_with_index = {.n_layer = 3,
+                                            .n_head_kv = 4,
+                                            .head_dim = 32,
+                                            .k_format = Format::f16,
+                                            .v_format = Format::q8_0,
+                                            .index_dim = 16,
+                                            .first_index_layer = 1};
 
 // Other processes, in this one: each has a store of its parts.
 class FakeProcesses final : public kv::RemotePages {
@@ -60,14 +68,14 @@ class FakeProcesses final : public kv::RemotePages {
     std::vector<std::unique_ptr<kv::PageStore>> stores_;
 };
 
-std::vector<std::byte> page_bytes(uint32_t seed) {
-    std::vector<std::byte> bytes(k_whole.page_bytes());
+std::vector<std::byte> page_bytes(const backend::KvLayout& layout, uint32_t seed) {
+    std::vector<std::byte> bytes(layout.page_bytes());
     for (std::byte& byte : bytes) byte = static_cast<std::byte>((seed = seed * 1664525 + 1013904223) >> 24);
     return bytes;
 }
 
 std::vector<std::byte> read_page(const kv::PagePool& pool, const Page& page) {
-    std::vector<std::byte> bytes(k_whole.page_bytes());
+    std::vector<std::byte> bytes(pool.layout().page_bytes());
     pool.read(page, bytes.data());
     return bytes;
 }
@@ -95,16 +103,17 @@ TEST_CASE("a page in parts is read and copied as it was written") {
                                {{part_with(0, 3, 2, 1), part_with(0, 3, 3, 1)}},
                                1},
                       Division{{all}, {{all}, {all}}, 0});
+    const backend::KvLayout layout = GENERATE(k_whole, k_with_index);
     FakeProcesses others(division.remote_parts);
     kv::PageParts parts = {.here = division.here, .remote_parts = division.remote_parts};
     if (!division.remote_parts.empty()) parts.remote = &others;
     {
-        kv::PagePool pool(k_whole, parts);
+        kv::PagePool pool(layout, parts);
         pool.reserve(2);
         const Page one = pool.take();
         const Page two = pool.take();
-        const std::vector<std::byte> first = page_bytes(1);
-        const std::vector<std::byte> second = page_bytes(2);
+        const std::vector<std::byte> first = page_bytes(layout, 1);
+        const std::vector<std::byte> second = page_bytes(layout, 2);
         pool.write(one, first.data());
         pool.write(two, second.data());
         CHECK(read_page(pool, one) == first);
@@ -117,6 +126,30 @@ TEST_CASE("a page in parts is read and copied as it was written") {
         CHECK(others.slabs.empty());
     }
     CHECK(others.n_ended_ == (division.remote_parts.empty() ? 0 : 1));
+}
+
+TEST_CASE("a part has the index keys of its own layers, whole") {
+    const backend::KvLayout part = kv::layout_of(part_with(1, 2, 2, 1), k_with_index);
+    CHECK(part.n_layer == 2);
+    CHECK(part.n_head_kv == 1);
+    CHECK(part.first_index_layer == 0);
+    CHECK(part.page_bytes() == 2 * 64 * (64 + 34 + 32));
+    const backend::KvLayout last = kv::layout_of(part_with(2, 1, 0, 4), k_with_index);
+    CHECK(last.has_index(0));
+    const backend::KvLayout first = kv::layout_of(part_with(0, 1, 0, 4), k_with_index);
+    CHECK_FALSE(first.has_index(0));
+    CHECK(first.page_bytes() == 64 * 4 * (64 + 34));
+    // The index keys of layer 1 in a page, and in the part with its second half of heads.
+    std::vector<std::byte> page = page_bytes(k_with_index, 5);
+    const PagePart half = part_with(1, 2, 2, 2);
+    const backend::KvLayout of_half = kv::layout_of(half, k_with_index);
+    std::vector<std::byte> bytes(of_half.page_bytes());
+    kv::take_part(k_with_index, half, page.data(), bytes.data());
+    CHECK(std::equal(bytes.begin() + of_half.index_offset(0),
+                     bytes.begin() + of_half.index_offset(0) + 64 * 32,
+                     page.begin() + k_with_index.index_offset(1)));
+    CHECK(std::equal(bytes.begin() + of_half.v_offset(1, 0), bytes.begin() + of_half.v_offset(1, 2),
+                     page.begin() + k_with_index.v_offset(2, 2)));
 }
 
 TEST_CASE("slabs have the same numbers in all processes, and a refusal leaves none behind") {

@@ -112,6 +112,40 @@ TEST_CASE("prefixes are known again when they are loaded") {
     CHECK(pool->state().n_reserved == 0);
 }
 
+TEST_CASE("prefixes with index keys are known again when they are loaded") {
+    KvLayout layout = {.n_layer = 2, .n_head_kv = 1, .head_dim = 16};
+    layout.index_dim = 8;
+    layout.first_index_layer = 1;
+    const TemporaryFolder folder;
+    const auto pool = pool_of(5, layout);
+    PrefixCache cache(pool);
+    Sequence sequence = Sequence::unreserved(pool, 200);
+    REQUIRE(sequence.try_hold(0, 100));
+    const auto index_key = [&](std::byte* const page, int64_t slot) {
+        return page + layout.index_offset(1) + slot * layout.index_token_bytes();
+    };
+    for (int64_t p = 0; p < 100; ++p)
+        std::memset(index_key(sequence.view().pages[p / 64], p % 64), static_cast<int>(p + 1),
+                    static_cast<size_t>(layout.index_token_bytes()));
+    cache.keep(ids(100), sequence);
+    cache.save(folder / "prefixes", k_model, nullptr);
+
+    const auto other_pool = pool_of(5, layout);
+    PrefixCache loaded(other_pool);
+    CHECK(loaded.load(folder / "prefixes", k_model, nullptr) == 2);
+    Sequence again = Sequence::unreserved(other_pool, 200);
+    REQUIRE(again.try_reserve(1));
+    REQUIRE(loaded.extend(ids(100), again) == 100);
+    for (int64_t p = 0; p < 100; ++p) {
+        const std::byte* key = index_key(again.view().pages[p / 64], p % 64);
+        CHECK(key[0] == std::byte(p + 1));
+        CHECK(key[layout.index_token_bytes() - 1] == std::byte(p + 1));
+    }
+    PrefixCache without(pool_of(5, {.n_layer = 2, .n_head_kv = 1, .head_dim = 16}));
+    expect_error(Status::format, "another layout",
+                 [&] { without.load(folder / "prefixes", k_model, nullptr); });
+}
+
 TEST_CASE("loading adds to what is known, and twice is once") {
     const Saved saved;
     const auto pool = pool_of(50);

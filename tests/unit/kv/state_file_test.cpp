@@ -23,6 +23,16 @@ constexpr KvLayout k_layout = {2, 3, 32, Format::f16, Format::q8_0};
 constexpr int64_t k_evaluated = k_kv_page_tokens + 11;
 constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
 constexpr size_t k_header_bytes = 96;
+// A layout whose last two layers have index keys, which have headers of version 2.
+constexpr KvLayout k_index_layout = {.n_layer = 3,
+                                     .n_head_kv = 2,
+                                     .head_dim = 32,
+                                     .k_format = Format::q8_0,
+                                     .v_format = Format::q8_0,
+                                     .index_dim = 16,
+                                     .index_format = Format::f16,
+                                     .first_index_layer = 1};
+constexpr size_t k_index_header_bytes = 104;
 
 using Bytes = std::string;
 
@@ -30,7 +40,7 @@ using Bytes = std::string;
 void fill(const Sequence& kv) {
     uint32_t number = 1;
     for (std::byte* page : kv.view().pages) {
-        for (int64_t at = 0; at < k_layout.page_bytes(); ++at) {
+        for (int64_t at = 0; at < kv.layout().page_bytes(); ++at) {
             number = number * 1664525 + 1013904223;
             page[at] = static_cast<std::byte>(number >> 24);
         }
@@ -42,11 +52,21 @@ Bytes slot(const Sequence& kv, int64_t layer, int64_t head, int64_t position) {
     const auto* page =
         reinterpret_cast<const char*>(kv.view().pages[static_cast<size_t>(position / k_kv_page_tokens)]);
     const int64_t at = position % k_kv_page_tokens;
-    const char* k = page + k_layout.k_offset(layer, head) + at * k_layout.k_token_bytes();
-    const char* v = page + k_layout.v_offset(layer, head) + at * k_layout.v_token_bytes();
-    Bytes bytes(k, k + k_layout.k_token_bytes());
-    bytes.insert(bytes.end(), v, v + k_layout.v_token_bytes());
+    const KvLayout& layout = kv.layout();
+    const char* k = page + layout.k_offset(layer, head) + at * layout.k_token_bytes();
+    const char* v = page + layout.v_offset(layer, head) + at * layout.v_token_bytes();
+    Bytes bytes(k, k + layout.k_token_bytes());
+    bytes.insert(bytes.end(), v, v + layout.v_token_bytes());
     return bytes;
+}
+
+// Returns the bytes of a layer's index key at a position.
+Bytes index_slot(const Sequence& kv, int64_t layer, int64_t position) {
+    const KvLayout& layout = kv.layout();
+    const auto* key =
+        reinterpret_cast<const char*>(kv.view().pages[static_cast<size_t>(position / k_kv_page_tokens)]) +
+        layout.index_offset(layer) + position % k_kv_page_tokens * layout.index_token_bytes();
+    return {key, key + layout.index_token_bytes()};
 }
 
 struct Saved {
@@ -54,9 +74,9 @@ struct Saved {
     std::string path = folder / "state";
     std::vector<int32_t> tokens;
     std::vector<float> logits = {1.5F, -2.0F, 0.25F};
-    Sequence kv = Sequence::alone(k_layout, 200);
+    Sequence kv;
 
-    Saved() {
+    explicit Saved(const KvLayout& layout = k_layout) : kv(Sequence::alone(layout, 200)) {
         for (int32_t i = 0; i <= k_evaluated; ++i) tokens.push_back(7 * i);
         fill(kv);
         save();
@@ -86,8 +106,8 @@ void put(Bytes& bytes, size_t at, T value) {
 }
 
 // Corrects the header's hash after a change of the header.
-void sign(Bytes& bytes) {
-    put(bytes, k_header_bytes - 8, hash_bytes(std::as_bytes(std::span(bytes).first(k_header_bytes - 8))));
+void sign(Bytes& bytes, size_t header_bytes = k_header_bytes) {
+    put(bytes, header_bytes - 8, hash_bytes(std::as_bytes(std::span(bytes).first(header_bytes - 8))));
 }
 
 }  // namespace
@@ -123,6 +143,84 @@ TEST_CASE("a state file has the size of its KV cache, and little more") {
     const auto token_bytes = static_cast<uint64_t>(k_layout.page_bytes() / k_kv_page_tokens);
     const uint64_t rest = k_header_bytes + saved.tokens.size() * 4 + saved.logits.size() * 4 + 3 * 8;
     CHECK(std::filesystem::file_size(saved.path) == k_evaluated * token_bytes + rest);
+}
+
+TEST_CASE("a state with index keys is read as it was written") {
+    const Saved saved(k_index_layout);
+    const StateFile file(saved.path);
+    CHECK(file.layout() == k_index_layout);
+    Sequence kv(std::make_shared<PagePool>(k_index_layout), 200);
+    file.read_pages(kv, nullptr);
+    for (int64_t position = 0; position < k_evaluated; ++position) {
+        for (int64_t layer = 0; layer < 3; ++layer) {
+            for (int64_t head = 0; head < 2; ++head)
+                REQUIRE(slot(kv, layer, head, position) == slot(saved.kv, layer, head, position));
+            if (layer > 0) REQUIRE(index_slot(kv, layer, position) == index_slot(saved.kv, layer, position));
+        }
+    }
+    const auto token_bytes = static_cast<uint64_t>(3 * 2 * 2 * 34 + 2 * 16 * 2);
+    const uint64_t rest = k_index_header_bytes + saved.tokens.size() * 4 + saved.logits.size() * 4 + 3 * 8;
+    CHECK(std::filesystem::file_size(saved.path) == k_evaluated * token_bytes + rest);
+}
+
+TEST_CASE("the header of a state has version 2 if there are index keys, else version 1") {
+    const auto number = [](const Bytes& bytes, size_t at) {
+        uint32_t value = 0;
+        std::memcpy(&value, bytes.data() + at, sizeof(value));
+        return value;
+    };
+    const Bytes plain = text_of(Saved().path);
+    CHECK(number(plain, 8) == 1);
+    CHECK(number(plain, 44) == 0);
+    const Bytes bytes = text_of(Saved(k_index_layout).path);
+    CHECK(number(bytes, 8) == 2);
+    CHECK(number(bytes, 44) == 16);  // index dimension
+    CHECK(number(bytes, 88) == 1);   // F16
+    CHECK(number(bytes, 92) == 1);   // first layer with index keys
+}
+
+TEST_CASE("a state with index keys that was cut or altered is refused") {
+    const Saved saved(k_index_layout);
+    const Bytes whole = text_of(saved.path);
+    for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
+        INFO("the first " << size << " bytes");
+        const std::string reason = reason_of([&] {
+            saved.load({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
+        });
+        CHECK((reason == "truncated" || (size < 8 && reason == "format")));
+    }
+    for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
+        Bytes altered = whole;
+        altered[at] = static_cast<char>(altered[at] ^ 0x10);
+        INFO("byte " << at);
+        const std::string reason = reason_of([&] { saved.load(altered); });
+        CHECK((reason == "value" || (at < 16 && reason == "format")));
+    }
+    struct Change {
+        const char* what;
+        size_t at;
+        uint32_t value;
+        const char* reason;
+    };
+    const Change changes[] = {
+        {"version 1", 8, 1, "value"},
+        {"no index keys", 44, 0, "value"},
+        {"other index keys", 44, 32, "value"},
+        {"index keys beyond all bounds", 44, 0xFFFF'FFFF, "value"},
+        {"index keys in F32 beside keys that are not", 88, 0, "type"},
+        {"index keys in 8 bits", 88, 8, "type"},
+        {"index keys in no format", 88, 9999, "type"},
+        {"index keys of all layers", 92, 0, "value"},
+        {"index keys of no layer", 92, 3, "value"},
+        {"index keys from a layer beyond all bounds", 92, 0xFFFF'FFFF, "value"},
+    };
+    for (const Change& change : changes) {
+        Bytes altered = whole;
+        put(altered, change.at, change.value);
+        sign(altered, k_index_header_bytes);
+        INFO(change.what);
+        CHECK(reason_of([&] { saved.load(altered); }) == change.reason);
+    }
 }
 
 TEST_CASE("a state without tokens is a state") {
@@ -220,7 +318,8 @@ TEST_CASE("hostile sizes are refused before anything is taken for them") {
     };
     constexpr uint64_t k_huge = ~uint64_t{0};
     const Change changes[] = {
-        {"another version", 8, 2, false, "format"},
+        {"another version", 8, 3, false, "format"},
+        {"index keys in a file of version 1", 44, 16, false, "value"},
         {"pages of another size", 12, 32, false, "format"},
         {"no layers", 24, 0, false, "value"},
         {"too many layers", 24, 1U << 31, false, "value"},

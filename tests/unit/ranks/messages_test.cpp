@@ -26,8 +26,14 @@ StepMessage some_step() {
 }
 
 std::vector<Message> one_of_each() {
-    const backend::KvLayout layout = {
-        .n_layer = 62, .n_head_kv = 8, .head_dim = 128, .k_format = Format::q8_0, .v_format = Format::q4_0};
+    const backend::KvLayout layout = {.n_layer = 62,
+                                      .n_head_kv = 8,
+                                      .head_dim = 128,
+                                      .k_format = Format::bf16,
+                                      .v_format = Format::q4_0,
+                                      .index_dim = 128,
+                                      .index_format = Format::bf16,
+                                      .first_index_layer = 3};
     return {some_step(),
             MakeSpaceMessage{1, 512, 4096},
             EndSpaceMessage{1},
@@ -66,6 +72,9 @@ TEST_CASE("a message of each kind is parsed as it was written") {
         CHECK(encode(again, number) == bytes);
         ++number;
     }
+    const Message pool = one_of_each()[3];
+    CHECK(std::get<MakePoolMessage>(parse_message(encode(pool, 0), 0)).layout ==
+          std::get<MakePoolMessage>(pool).layout);
     const Message step = parse_message(encode(some_step(), 0), 0);
     CHECK(std::get<StepMessage>(step).rows[1].token == 6);
     CHECK(std::get<StepMessage>(step).pages[1].index == 7);
@@ -134,6 +143,12 @@ TEST_CASE("counts and indexes outside of their range are refused with their valu
     backend::KvLayout layout = {.n_layer = 1, .n_head_kv = 1, .head_dim = 0};
     expect_refusal(MakePoolMessage{1, layout}, "size of a head 0");
     layout.head_dim = 64;
+    layout.index_dim = -1;
+    expect_refusal(MakePoolMessage{1, layout}, "size of an index key -1");
+    layout.index_dim = 8;
+    layout.first_index_layer = 1;
+    expect_refusal(MakePoolMessage{1, layout}, "first layer with index keys 1; 0 to 0");
+    layout.first_index_layer = 0;
     layout.k_format = Format::iq4_xs;
     expect_refusal(MakePoolMessage{1, layout}, "for a KV cache");
     expect_refusal(AnswerMessage{static_cast<Status>(99), "", {}}, "status 99");
