@@ -18,7 +18,7 @@ constexpr int64_t k_block_queries = 96;
 
 int64_t block_queries(const backend::StepLimits& limits) {
     const int64_t heads_of_kv = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
-    return std::max(heads_of_kv, k_block_queries);
+    return std::max({heads_of_kv, limits.index.n_head, k_block_queries});
 }
 
 constexpr const char* k_what = "work space of the CPU backend";
@@ -64,6 +64,12 @@ void carve_attention(Carver& carver, CpuScratch& scratch) {
     carver.take(scratch.query_scales, {limits.n_rows, limits.n_head});
     carver.take(scratch.row_totals, {n_spans, limits.n_head});
     carver.take(scratch.row_sums, {n_spans, limits.n_head, limits.head_dim});
+    const backend::SparseAttention& sparse = limits.index;
+    if (sparse.n_head == 0) return;
+    scratch.n_index_blocks = (limits.n_context + sparse.block - 1) / sparse.block;
+    scratch.n_scored_rows = std::min(limits.n_rows, k_scored_rows);
+    carver.take(scratch.block_scores, {scratch.n_scored_rows, sparse.n_head, scratch.n_index_blocks});
+    carver.take(scratch.chosen_blocks, {limits.n_rows, sparse.n_head, sparse.top});
 }
 
 void carve_experts(Carver& carver, CpuScratch& scratch) {
@@ -86,7 +92,7 @@ void carve_thread(Carver& carver, const CpuScratch& scratch, ThreadScratch& thre
         carver.take(thread.up, {k_gate_tile_tokens, k_gate_tile_rows});
     }
     carver.take(thread.rotation, {head_dim});
-    carver.take(thread.key_tile, {score_tile_floats(head_dim)});
+    carver.take(thread.key_tile, {score_tile_floats(std::max(head_dim, scratch.limits.index.dim))});
     carver.take(thread.scores, {n_queries, k_attend_span_positions});
     carver.take(thread.query_totals, {n_queries});
     carver.take(thread.span_totals, {n_queries});

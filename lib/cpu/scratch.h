@@ -23,6 +23,9 @@ inline constexpr int64_t k_gate_tile_tokens = 128;
 // The number of positions whose attention scores are in scratch at a time: a multiple of a page.
 inline constexpr int64_t k_attend_span_positions = 1024;
 
+// The maximum number of rows whose scores of blocks are in scratch at a time.
+inline constexpr int64_t k_scored_rows = 256;
+
 // The softmax of a query over the positions of one span, or of several joined spans: the sum of exp(score - largest).
 struct AttendedSpan {
     float largest = 0.0F;
@@ -73,6 +76,11 @@ class CpuScratch : public backend::Scratch {
     float* query_scales;        // [n_rows][n_head]
     AttendedSpan* row_totals;   // [spans of n_context][n_head]: of one row
     float* row_sums;            // [spans of n_context][n_head][head_dim]
+    // Used by attend() with an index, of which `limits.index` is the shape.
+    int64_t n_index_blocks;  // the blocks of n_context
+    int64_t n_scored_rows;   // rows whose blocks are scored together
+    float* block_scores;     // [n_scored_rows][index heads][n_index_blocks]
+    int32_t* chosen_blocks;  // [n_rows][index heads][top]: in ascending order
 
     // Used by experts(). A "slot" is row * n_expert_used + choice, [slots] is n_rows * n_expert_used.
     int32_t* first_of_expert;  // [n_expert + 1]: where an expert's entries start in the sorted order

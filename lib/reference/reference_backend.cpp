@@ -96,17 +96,24 @@ void rotate(float* head, int64_t position, std::span<const float> frequency) {
     }
 }
 
-// Returns K or V of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
-RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64_t n_positions) {
+// Returns the address of a position in a run of token_bytes for each slot, at `offset` of each page.
+std::byte* slot_of(const KvRow& row, int64_t position, int64_t offset, int64_t token_bytes) {
+    std::byte* page = row.sequence->pages[position / backend::k_kv_page_tokens];
+    return page + offset + position % backend::k_kv_page_tokens * token_bytes;
+}
+
+// Returns K or V of one head at some positions: [positions, head_dim].
+RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head,
+                 std::span<const int64_t> positions) {
     const KvLayout& layout = *row.sequence->layout;
     const Format format = keys ? layout.k_format : layout.v_format;
     const int64_t offset = keys ? layout.k_offset(layer, head) : layout.v_offset(layer, head);
     const int64_t token_bytes = keys ? layout.k_token_bytes() : layout.v_token_bytes();
-    RowMatrix values(n_positions, layout.head_dim);
-    for (int64_t p = 0; p < n_positions; ++p) {
-        const std::byte* page = row.sequence->pages[p / backend::k_kv_page_tokens];
-        const std::byte* slot = page + offset + p % backend::k_kv_page_tokens * token_bytes;
-        traits(format).decode_row(slot, layout.head_dim, values.data() + p * layout.head_dim);
+    RowMatrix values(std::ssize(positions), layout.head_dim);
+    float* value = values.data();
+    for (const int64_t position : positions) {
+        traits(format).decode_row(slot_of(row, position, offset, token_bytes), layout.head_dim, value);
+        value += layout.head_dim;
     }
     return values;
 }
@@ -127,14 +134,81 @@ void store_row(const AttendArgs& args, int64_t i) {
     }
 }
 
+// Normalises and rotates the index queries and the index key of row i, and stores the key.
+void store_index(const AttendArgs& args, int64_t i) {
+    const backend::IndexArgs& index = *args.index;
+    const KvRow& row = args.rows[i];
+    const KvLayout& layout = *row.sequence->layout;
+    const int64_t dim = index.shape.dim;
+    const auto prepare = [&](float* head, const Vector& weight) {
+        rms_norm(head, weight, args.norm_eps, head);
+        rotate(head, row.position, args.rope_frequency);
+    };
+    for (int64_t head = 0; head < index.shape.n_head; ++head)
+        prepare(index.q + (i * index.shape.n_head + head) * dim, index.q_norm);
+    prepare(index.k + i * dim, index.k_norm);
+    row_encoder(layout.index_format)(
+        index.k + i * dim, dim,
+        slot_of(row, row.position, layout.index_offset(args.layer), layout.index_token_bytes()));
+}
+
+// Returns the score of each block that row i sees, for an index head.
+std::vector<float> block_scores(const AttendArgs& args, int64_t i, int64_t head) {
+    const backend::IndexArgs& index = *args.index;
+    const KvRow& row = args.rows[i];
+    const KvLayout& layout = *row.sequence->layout;
+    const int64_t dim = index.shape.dim;
+    const Eigen::Map<const Eigen::VectorXf> query(index.q + (i * index.shape.n_head + head) * dim, dim);
+    std::vector<float> scores(row.position / index.shape.block + 1, -std::numeric_limits<float>::infinity());
+    Eigen::VectorXf key(dim);
+    for (int64_t p = 0; p <= row.position; ++p) {
+        traits(layout.index_format)
+            .decode_row(slot_of(row, p, layout.index_offset(args.layer), layout.index_token_bytes()), dim,
+                        key.data());
+        const float product = query.dot(key);
+        float& score = scores[p / index.shape.block];
+        if (product > score) score = product;  // false for NaN
+    }
+    return scores;
+}
+
+// Returns the positions of the blocks that row i attends to with the query heads of an index head.
+std::vector<int64_t> chosen_positions(const AttendArgs& args, int64_t i, int64_t head) {
+    const backend::SparseAttention& shape = args.index->shape;
+    const int64_t n_positions = args.rows[i].position + 1;
+    const std::vector<float> scores = block_scores(args, i, head);
+    const auto n_blocks = std::ssize(scores);
+    std::vector<int64_t> blocks(n_blocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    // The own block and those before it are first, then the first blocks, then the highest scores.
+    const auto rank = [&](int64_t block) {
+        if (block >= n_blocks - shape.local) return 0;
+        return block < shape.init ? 1 : 2;
+    };
+    std::ranges::stable_sort(blocks, [&](int64_t a, int64_t b) {
+        if (rank(a) != rank(b)) return rank(a) < rank(b);
+        if (rank(a) == 0) return a > b;
+        return rank(a) == 2 && scores[a] > scores[b];
+    });
+    blocks.resize(std::min(n_blocks, shape.top));
+    std::ranges::sort(blocks);
+    std::vector<int64_t> positions;
+    for (const int64_t block : blocks)
+        for (int64_t p = block * shape.block; p < std::min((block + 1) * shape.block, n_positions); ++p)
+            positions.push_back(p);
+    return positions;
+}
+
 void attend_row(const AttendArgs& args, int64_t i) {
     const KvRow& row = args.rows[i];
-    const int64_t n_positions = row.position + 1;
+    std::vector<int64_t> positions(row.position + 1);
+    std::iota(positions.begin(), positions.end(), 0);
     const int64_t group = args.n_head / args.n_head_kv;
     const float scale = 1.0F / std::sqrt(static_cast<float>(args.head_dim));
     for (int64_t head_kv = 0; head_kv < args.n_head_kv; ++head_kv) {
-        const RowMatrix keys = gather(row, true, args.layer, head_kv, n_positions);
-        const RowMatrix values = gather(row, false, args.layer, head_kv, n_positions);
+        if (args.index != nullptr) positions = chosen_positions(args, i, head_kv);
+        const RowMatrix keys = gather(row, true, args.layer, head_kv, positions);
+        const RowMatrix values = gather(row, false, args.layer, head_kv, positions);
         for (int64_t head = head_kv * group; head < (head_kv + 1) * group; ++head) {
             const int64_t at = (i * args.n_head + head) * args.head_dim;
             const Eigen::VectorXf query = Eigen::Map<const Eigen::VectorXf>(args.q + at, args.head_dim);
@@ -228,6 +302,7 @@ class ReferenceBackend : public backend::HostDevice {
                 backend::hadamard_rows(k, args.n_head_kv, args.head_dim);
             }
             store_row(args, i);
+            if (args.index != nullptr) store_index(args, i);
             attend_row(args, i);
         }
     }
