@@ -167,6 +167,8 @@ void CudaDevice::take_work(Stream& s, Taker& taker) const {
     taker.take(s.work.ids, limits.n_rows);
     taker.take(s.work.tables, batch_bytes(limits.n_rows, most_pages(limits)));
     taker.take(s.work.frequency, limits.head_dim);
+    taker.take(s.work.block_scores, limits.n_rows * limits.index.n_head * index_blocks(limits));
+    taker.take(s.work.chosen_blocks, limits.n_rows * limits.index.n_head * limits.index.top);
     taker.take(s.work.score, limits.n_rows * limits.n_expert);
     taker.take(s.work.activated, n_slots * limits.expert_ff);
     taker.take(s.work.output, n_slots * std::max(limits.hidden, limits.expert_ff));

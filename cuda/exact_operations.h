@@ -86,7 +86,11 @@ class ExactOperations : public CudaDevice {
         prepare(args.k, args.k_norm, args.n_head_kv, squares == nullptr ? nullptr : squares + 1,
                 args.n_head_kv_all);
         launch(s, [&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
-        launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
+        if (args.index == nullptr) {
+            launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
+        } else {
+            attend_chosen(s, args, cache);
+        }
     }
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
@@ -152,6 +156,35 @@ class ExactOperations : public CudaDevice {
     }
 
   protected:
+    // Chooses the blocks of all rows and attends to them.
+    void attend_chosen(Stream& s, const AttendArgs& args, const exact::Cache& cache) const {
+        const backend::IndexArgs& given = *args.index;
+        const backend::KvLayout& layout = *args.rows[0].sequence->layout;
+        const exact::Index index = {
+            .shape = given.shape,
+            .format = layout.index_format,
+            .at = layout.index_offset(args.layer),
+            .token_bytes = layout.index_token_bytes(),
+            .n_blocks = index_blocks(s.limits),
+            .scores = s.work.block_scores,
+            .chosen = s.work.chosen_blocks,
+        };
+        const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
+            launch(s, [&] {
+                exact::norm(s.stream, heads, args.n * n_head, weight.data, weight.size, args.norm_eps, heads);
+            });
+            launch(s, [&] {
+                exact::rotate(s.stream, heads, args.n, n_head, given.shape.dim, cache.position,
+                              s.work.frequency, std::ssize(args.rope_frequency), false);
+            });
+        };
+        prepare(given.q, given.q_norm, given.shape.n_head);
+        prepare(given.k, given.k_norm, 1);
+        launch(s, [&] { exact::store_index(s.stream, cache, index, given.k, args.n); });
+        launch(s, [&] { exact::choose_blocks(s.stream, cache, index, given.q, args.n); });
+        launch(s, [&] { exact::attend_chosen(s.stream, cache, index, args.q, args.n, args.o); });
+    }
+
     // Returns the cache for attention. Brings the batch and the frequencies to the device, if it does not have them.
     exact::Cache put_cache(Stream& s, const AttendArgs& args) const {
         const backend::KvLayout& layout = *args.rows[0].sequence->layout;

@@ -32,6 +32,15 @@ class FastOperations : public ExactOperations {
           is_fixed_(is_fixed),
           dense_(find_library()) {}
 
+    // The kernels of attention read all keys.
+    uint64_t step_bytes(const backend::StepLimits& limits) const override {
+        if (limits.index.n_head > 0)
+            fail_on_device(
+                name_, Status::unsupported,
+                "block-sparse attention (MiniMax-M3) runs on the CPU and in exact arithmetic only");
+        return ExactOperations::step_bytes(limits);
+    }
+
     std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);

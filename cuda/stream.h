@@ -43,16 +43,23 @@ struct Batch {
     std::vector<float> frequency;      // in Work::frequency
 };
 
+// Returns the number of blocks of the longest context, which a row with an index may see.
+inline int64_t index_blocks(const backend::StepLimits& limits) noexcept {
+    return limits.index.n_head == 0 ? 0 : (limits.n_context + limits.index.block - 1) / limits.index.block;
+}
+
 // Memory of the device.
 struct Work {
-    int32_t* ids;          // [n_rows], of an embed() outside of a batch
-    std::byte* tables;     // batch_bytes(n_rows, pages of all)
-    float* frequency;      // [head_dim]
-    float* score;          // [n_rows, n_expert]
-    float* activated;      // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
-    float* output;         // [n_slots, hidden] or the up of the slots, whichever is larger
-    fast::TopKWork top_k;  // of k_max_top_k_rows
-    uint32_t* seen;        // the host's answer to a turn of an exchange
+    int32_t* ids;            // [n_rows], of an embed() outside of a batch
+    std::byte* tables;       // batch_bytes(n_rows, pages of all)
+    float* frequency;        // [head_dim]
+    float* score;            // [n_rows, n_expert]
+    float* activated;        // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
+    float* output;           // [n_slots, hidden] or the up of the slots, whichever is larger
+    float* block_scores;     // [n_rows, index heads, index_blocks()]
+    int32_t* chosen_blocks;  // [n_rows, index heads, top]
+    fast::TopKWork top_k;    // of k_max_top_k_rows
+    uint32_t* seen;          // the host's answer to a turn of an exchange
 };
 
 // Memory of the device that only fast arithmetic needs.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/choose_blocks.h"
 #include "backend/choose_experts.h"
 #include "backend/hadamard.h"
 #include "backend/kv_view.h"
@@ -192,6 +193,11 @@ struct AttendItem {
     const float* q;
     float* o;
     MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        attend(item, cache.position[item / cache.n_head] + 1, [](int64_t p) { return p; });
+    }
+    // Attends to positions place(0) .. place(n_attended - 1).
+    template <typename Place>
+    MINIM_HOST_DEVICE void attend(int64_t item, int64_t n_attended, const Place& place) const {
         const int64_t row = item / cache.n_head;
         const int64_t head = item % cache.n_head / (cache.n_head / cache.n_head_kv);
         const float* query = q + item * cache.head_dim;
@@ -200,7 +206,8 @@ struct AttendItem {
         for (int64_t d = 0; d < cache.head_dim; ++d) out[d] = 0.0F;
         float largest = -INFINITY;
         float sum = 0.0F;
-        for (int64_t p = 0; p <= cache.position[row]; ++p) {
+        for (int64_t i = 0; i < n_attended; ++i) {
+            const int64_t p = place(i);
             const uint8_t* key = key_at(cache, row, head, p);
             float score = 0.0F;
             for (int64_t d = 0; d < cache.head_dim; ++d)
@@ -219,6 +226,82 @@ struct AttendItem {
                 out[d] += weight * kv_element(cache.v_format, value, d);
         }
         for (int64_t d = 0; d < cache.head_dim; ++d) out[d] /= sum;
+    }
+};
+
+MINIM_HOST_DEVICE uint8_t* index_key_at(const Cache& cache, const Index& index, int64_t row,
+                                        int64_t position) {
+    return page_of(cache, row, position) + index.at + position % k_kv_page_tokens * index.token_bytes;
+}
+
+// Returns the number of blocks that a row sees.
+MINIM_HOST_DEVICE int64_t seen_blocks(const Cache& cache, const Index& index, int64_t row) {
+    return cache.position[row] / index.shape.block + 1;
+}
+
+// A row.
+struct StoreIndexItem {
+    Cache cache;
+    Index index;
+    const float* k;
+    MINIM_HOST_DEVICE void operator()(int64_t row) const {
+        encode_kv_row(index.format, k + row * index.shape.dim, index.shape.dim,
+                      index_key_at(cache, index, row, cache.position[row]));
+    }
+};
+
+// The score of a block for an index head of a row that does not attend to all of its blocks.
+struct ScoreItem {
+    Cache cache;
+    Index index;
+    const float* q;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t block = item % index.n_blocks;
+        const int64_t head = item / index.n_blocks;  // of all rows
+        const int64_t row = head / index.shape.n_head;
+        const int64_t n_seen = seen_blocks(cache, index, row);
+        if (n_seen <= index.shape.top || block >= n_seen) return;
+        const float* query = q + head * index.shape.dim;
+        const int64_t first = block * index.shape.block;
+        const int64_t last = first + index.shape.block - 1;
+        float largest = -INFINITY;
+        for (int64_t p = first; p <= last && p <= cache.position[row]; ++p) {
+            const uint8_t* key = index_key_at(cache, index, row, p);
+            float product = 0.0F;
+            for (int64_t d = 0; d < index.shape.dim; ++d)
+                product += kv_element(index.format, key, d) * query[d];
+            if (product > largest) largest = product;  // false for NaN
+        }
+        index.scores[item] = largest;
+    }
+};
+
+// An index head of a row.
+struct ChooseItem {
+    Cache cache;
+    Index index;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t n_seen = seen_blocks(cache, index, item / index.shape.n_head);
+        if (n_seen <= index.shape.top) return;
+        backend::choose_blocks(index.shape, index.scores + item * index.n_blocks, n_seen,
+                               index.chosen + item * index.shape.top);
+    }
+};
+
+// The attention of a head of a row to the chosen blocks.
+struct AttendChosenItem {
+    AttendItem dense;
+    Index index;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const Cache& cache = dense.cache;
+        const int64_t row = item / cache.n_head;
+        const int64_t block = index.shape.block;
+        if (seen_blocks(cache, index, row) <= index.shape.top) return dense(item);
+        const int64_t head = item % cache.n_head / (cache.n_head / cache.n_head_kv);
+        const int32_t* chosen = index.chosen + (row * index.shape.n_head + head) * index.shape.top;
+        // The last one is the row's own, which ends at its position.
+        const int64_t n_attended = (index.shape.top - 1) * block + cache.position[row] % block + 1;
+        dense.attend(item, n_attended, [&](int64_t i) { return chosen[i / block] * block + i % block; });
     }
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/experts.h"
+#include "backend/sparse_attention.h"
 #include "base/platform.h"
 #include "format/format.h"
 
@@ -69,6 +70,18 @@ struct Cache {
     int64_t n_head, n_head_kv, head_dim;
 };
 
+// The choice of blocks of sparse rows (backend/sparse_attention.h).
+struct Index {
+    backend::SparseAttention shape;
+    Format format;        // of the stored keys
+    int64_t at;           // offset of slot 0 in a page
+    int64_t token_bytes;  // from slot to slot
+    int64_t n_blocks;     // no less than the blocks that any row of the batch sees
+    float* scores;        // [n, shape.n_head, n_blocks]
+    int32_t*
+        chosen;  // [n, shape.n_head, shape.top], in ascending order; not set for rows that attend to all blocks
+};
+
 void embed(Stream stream, const Weight& table, const int32_t* ids, int64_t n, float* x);
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h);
 // y_stride: floats from row to row of y
@@ -78,6 +91,12 @@ void rotate(Stream stream, float* heads, int64_t n, int64_t n_head, int64_t head
             const float* frequency, int64_t n_frequency, bool hadamard);
 void store(Stream stream, const Cache& cache, const float* k, const float* v, int64_t n);
 void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float* o);
+// k [n, dim]
+void store_index(Stream stream, const Cache& cache, const Index& index, const float* k, int64_t n);
+// Sets `chosen`. q [n, n_head * dim]
+void choose_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n);
+void attend_chosen(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n,
+                   float* o);
 // score: the router's outputs, overwritten. bias may be null.
 void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
            int32_t* ids, float* gates);

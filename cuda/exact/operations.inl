@@ -37,6 +37,20 @@ void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float*
     launch(stream, n * cache.n_head, AttendItem{cache, q, o});
 }
 
+void store_index(Stream stream, const Cache& cache, const Index& index, const float* k, int64_t n) {
+    launch(stream, n, StoreIndexItem{cache, index, k});
+}
+
+void choose_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n) {
+    launch(stream, n * index.shape.n_head * index.n_blocks, ScoreItem{cache, index, q});
+    launch(stream, n * index.shape.n_head, ChooseItem{cache, index});
+}
+
+void attend_chosen(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n,
+                   float* o) {
+    launch(stream, n * cache.n_head, AttendChosenItem{{cache, q, o}, index});
+}
+
 void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
            int32_t* ids, float* gates) {
     launch(stream, n, RouteItem{score, n_expert, bias, n_used, ids, gates});

@@ -308,8 +308,13 @@ void SimBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     own.q_norm = here(args.q_norm);
     own.k_norm = here(args.k_norm);
     own.squares = here(args.squares);
-    enqueue(scratch, [this, &scratch, own, batch]() mutable {
+    backend::IndexArgs index;
+    if (args.index != nullptr)
+        index = {args.index->shape, here(args.index->q), here(args.index->k), here(args.index->q_norm),
+                 here(args.index->k_norm)};
+    enqueue(scratch, [this, &scratch, own, index, batch]() mutable {
         own.rows = batch->rows;
+        if (own.index != nullptr) own.index = &index;
         cpu_->attend(*stream_of(scratch).cpu, own);
     });
 }

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cpu/cpu_backend.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/sparse_attention.h"
 
 namespace minim::test {
 namespace {
@@ -82,6 +84,18 @@ TEST_CASE("a stream works in its order, after the calls have returned") {
     CHECK(out[1023] == -1.0F);
     device.synchronize(*scratch);
     CHECK(out == std::vector<float>(1024, 6.0F));
+}
+
+TEST_CASE("a simulated device computes the CPU's sparse attention") {
+    const SparseModel model = {.sparse = {.n_head = 2, .dim = 16, .block = 16, .top = 3}};
+    const SparseRows rows(model, 100, 1);
+    const sim::SimBackend device(0, {});
+    const ThreadPool pool(1);
+    const auto cpu = cpu::make_cpu_backend(pool, detected_cpu_level());
+    SparseSequence here(*cpu, model, rows, 30);
+    SparseSequence there(device, model, rows, 30);
+    CHECK(there.attend_all(30) == here.attend_all(30));
+    CHECK(there.contents() == here.contents());
 }
 
 TEST_CASE("an address that is not the device's is an error, not a crash") {
