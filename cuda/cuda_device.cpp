@@ -170,8 +170,8 @@ void CudaDevice::take_work(Stream& s, Taker& taker) const {
     taker.take(s.work.block_scores, limits.n_rows * limits.index.n_head * index_blocks(limits));
     taker.take(s.work.chosen_blocks, limits.n_rows * limits.index.n_head * limits.index.top);
     taker.take(s.work.score, limits.n_rows * limits.n_expert);
-    taker.take(s.work.activated, n_slots * limits.expert_ff);
-    taker.take(s.work.output, n_slots * std::max(limits.hidden, limits.expert_ff));
+    taker.take(s.work.activated, n_slots * limits.slot_ff());
+    taker.take(s.work.output, n_slots * std::max(limits.hidden, limits.slot_ff()));
     taker.take(s.work.seen, std::min(limits.n_rows, int64_t{1}));
     taker.take(s.work.top_k.pieces, n_pieces);
     taker.take(s.work.top_k.keys, n_pieces * fast::k_list);

@@ -24,6 +24,7 @@ class ExactOperations : public CudaDevice {
     bool runs(Format format) const noexcept override {
         return with_block(AllBlocks{}, format, [](auto) {});
     }
+    bool activates(const backend::Activation& /*activation*/) const noexcept override { return true; }
     bool packs(Format) const noexcept override { return false; }
     void pack(std::span<std::byte* const>, const Matrix&) const override {}
     void adopt(Scratch&, std::span<std::byte* const>, const Matrix&) const override {}
@@ -129,7 +130,8 @@ class ExactOperations : public CudaDevice {
         launch(s, [&] {
             multiply(views.gate, h, n_used, s.work.activated);
             multiply(views.up, h, n_used, s.work.output);
-            exact::activate(s.stream, s.work.activated, s.work.output, n * n_used * weights.gate.rows);
+            exact::activate(s.stream, s.work.activated, s.work.output, n * n_used * weights.gate.rows,
+                            weights.activation);
             multiply(views.down, s.work.activated, 1, out);
         });
     }

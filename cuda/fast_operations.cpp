@@ -70,6 +70,9 @@ class FastOperations : public ExactOperations {
         return s.records.end(s.stream);
     }
 
+    bool activates(const backend::Activation& activation) const noexcept override {
+        return activation.limit == 0.0F;
+    }
     bool packs(Format format) const noexcept override { return fast::has_panels(format); }
     void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
     void adopt(Scratch& scratch, std::span<std::byte* const> data, const Matrix& shape) const override {
@@ -191,9 +194,9 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
     const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
     taker.take(work.input, limits.n_rows * (longest / 32 + 1));
-    taker.take(work.quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
+    taker.take(work.quantized_slots, n_slots * (limits.slot_ff() / 32 + 1));
     taker.take(work.halved, limits.n_rows * (longest / 128));
-    taker.take(work.halved_slots, n_slots * (limits.expert_ff / 128));
+    taker.take(work.halved_slots, n_slots * (limits.slot_ff() / 128));
     taker.take(work.tiles.slot, n_slots);
     taker.take(work.tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
     taker.take(work.tiles.count, 1);

@@ -285,7 +285,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     } else {
         multiply_slots(s, gate, call.weights.gate_is_packed, rows, slots, activated);
         multiply_slots(s, up, call.weights.up_is_packed, rows, slots, s.work.output);
-        exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows);
+        exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows, {});
     }
     if (call.weights.down_is_packed)
         quantize(s.stream, activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);

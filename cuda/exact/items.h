@@ -352,6 +352,18 @@ struct ActivateItem {
     MINIM_HOST_DEVICE void operator()(int64_t i) const { gate[i] = gate[i] * sigmoid(gate[i]) * up[i]; }
 };
 
+struct ClampedActivateItem {
+    float* gate;
+    const float* up;
+    backend::Activation activation;
+    MINIM_HOST_DEVICE void operator()(int64_t i) const {
+        const float limit = activation.limit;
+        const float g = gate[i] > limit ? limit : gate[i];
+        const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        gate[i] = g * sigmoid(activation.alpha * g) * (u + 1.0F);
+    }
+};
+
 // Computes an element of y. Kernels that add the products themselves use it too, so that all round alike.
 struct AddSlotsItem {
     const float* output;

@@ -104,8 +104,9 @@ void scale(Stream stream, float* x, int64_t count, float factor);
 // y [n_slots, y_stride] = W x of each slot's expert, of slots whose expert is here; x has a row for `slots_a_row` slots
 void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row, const int32_t* ids,
            int64_t n_slots, float* y, int64_t y_stride);
-// gate = silu(gate) * up
-void activate(Stream stream, float* gate, const float* up, int64_t count);
+// gate = silu(gate) * up, or the clamped activation (backend/experts.h)
+void activate(Stream stream, float* gate, const float* up, int64_t count,
+              const backend::Activation& activation);
 // squares [n, 2] = the sums of squares of the rows of q [n, q_size] and of k [n, k_size]
 void head_squares(Stream stream, const float* q, int64_t q_size, const float* k, int64_t k_size, int64_t n,
                   float* squares);

@@ -68,8 +68,10 @@ void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_
     });
 }
 
-void activate(Stream stream, float* gate, const float* up, int64_t count) {
-    launch(stream, count, ActivateItem{gate, up});
+void activate(Stream stream, float* gate, const float* up, int64_t count,
+              const backend::Activation& activation) {
+    if (activation.limit == 0.0F) return launch(stream, count, ActivateItem{gate, up});
+    launch(stream, count, ClampedActivateItem{gate, up, activation});
 }
 
 void head_squares(Stream stream, const float* q, int64_t q_size, const float* k, int64_t k_size, int64_t n,

@@ -40,9 +40,20 @@ struct StepLimits {
     int64_t n_expert = 0;
     int64_t n_expert_used = 0;
     int64_t expert_ff = 0;
+    int64_t dense_ff = 0;  // of experts() with one expert for each row; 0: there is none
     int64_t n_vocab = 0;
     SparseAttention index = {};      // n_head 0: no layer has index queries and keys
     int64_t first_sparse_layer = 0;  // the layers from this one on have them
+
+    // Returns the largest width between gate and up and down.
+    int64_t longest_ff() const noexcept { return std::max(expert_ff, dense_ff); }
+    // Returns the width of a slot, of n_rows * n_expert_used, for which slots have room for every experts().
+    int64_t slot_ff() const noexcept {
+        if (dense_ff == 0) return expert_ff;
+        constexpr int64_t k_whole_blocks = 256;
+        const int64_t dense = (dense_ff + n_expert_used - 1) / n_expert_used;
+        return std::max(expert_ff, (dense + k_whole_blocks - 1) / k_whole_blocks * k_whole_blocks);
+    }
 };
 
 // Returns the layout of the KV cache of n_layer layers of this shape, from the model's first layer on.

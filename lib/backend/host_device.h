@@ -79,6 +79,7 @@ class HostDevice : public Backend {
     // ---- Operations that are the same for all backends on host memory ----
 
     bool runs(Format /*format*/) const noexcept override { return true; }
+    bool activates(const Activation& /*activation*/) const noexcept override { return true; }
     bool packs(Format /*format*/) const noexcept override { return false; }
     void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
     void adopt(Scratch& /*scratch*/, std::span<std::byte* const> /*data*/,

@@ -66,6 +66,9 @@ class Operations {
     // Returns whether linear() and experts() read matrices of this format faster once they are packed.
     virtual bool packs(Format format) const noexcept = 0;
 
+    // Returns whether experts() computes the activation.
+    virtual bool activates(const Activation& activation) const noexcept = 0;
+
     // Packs matrices of one shape in place; does not set `packed`. Only matrices of linear() and experts() may be
     // packed. `data`: the address of each. Throws out_of_memory, without changing anything.
     virtual void pack(std::span<std::byte* const> data, const Matrix& shape) const = 0;
@@ -102,8 +105,8 @@ class Operations {
     // x *= factor
     virtual void scale(Scratch& scratch, float* x, int64_t count, float factor) const = 0;
 
-    // y [n, hidden] = or, with `add`, += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)). Slots
-    // whose expert is not on this device add nothing.
+    // y [n, hidden] = or, with `add`, += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)), or of another
+    // activation if the weights have one. Slots whose expert is not on this device add nothing.
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                          int64_t n_used, const ExpertWeights& weights, float* y, bool add) const = 0;
 

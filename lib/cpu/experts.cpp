@@ -82,13 +82,19 @@ const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& 
     return tile.count == 0 ? nullptr : stack.matrix(tile.expert).row(tile.first);
 }
 
+void apply(const KernelTable& kernels, const backend::Activation& function, const float* gate,
+           const float* up, int64_t count, float* out) {
+    if (function.limit == 0.0F) return kernels.silu_mul(gate, up, count, out);
+    kernels.clamped_silu_mul(gate, up, count, function.alpha, function.limit, out);
+}
+
 // Computes columns first .. first + count of an input row of `down` from gate h and up h; gate is overwritten. If the
 // row is quantised, first and count are multiples of 32.
-void put_activated(const KernelTable& kernels, Activation activation, float* gate, const float* up,
-                   int64_t first, int64_t count, std::byte* row) {
+void put_activated(const KernelTable& kernels, const backend::Activation& function, Activation activation,
+                   float* gate, const float* up, int64_t first, int64_t count, std::byte* row) {
     if (activation == Activation::f32)
-        return kernels.silu_mul(gate, up, count, reinterpret_cast<float*>(row) + first);
-    kernels.silu_mul(gate, up, count, gate);
+        return apply(kernels, function, gate, up, count, reinterpret_cast<float*>(row) + first);
+    apply(kernels, function, gate, up, count, gate);
     kernels.quantize_q8(gate, count, row + first / k_block_cols * static_cast<int64_t>(sizeof(Q8Block)));
 }
 
@@ -106,7 +112,7 @@ int64_t slot_of(const CpuScratch& scratch, const ObservedMiddle& middle, int64_t
     return slot;
 }
 
-// activated = silu(gate h) * (up h) for every entry, in sorted order, as `down` reads it.
+// activated = the activation of gate h and up h for every entry, in sorted order, as `down` reads it.
 void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
               const backend::ExpertWeights& weights, const InputRows& input, Activation activation,
               const ObservedMiddle& middle) {
@@ -134,8 +140,8 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
             compute(weights.up, own.up, rows_from(weights.gate, is_last ? next : tile));
             for (int64_t t = 0; t < rows.n_tokens; ++t) {
                 std::byte* row = activated + (done + t) * row_bytes;
-                put_activated(machine.kernels, activation, own.gate + t * tile.count, own.up + t * tile.count,
-                              tile.first, tile.count, row);
+                put_activated(machine.kernels, weights.activation, activation, own.gate + t * tile.count,
+                              own.up + t * tile.count, tile.first, tile.count, row);
                 if (middle.values == nullptr) continue;
                 const float* values = activation == Activation::f32
                                           ? reinterpret_cast<const float*>(row) + tile.first
@@ -194,7 +200,7 @@ void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float*
     });
 }
 
-// scratch.expert_output = down(silu(gate h) * (up h)) for every slot whose expert is here, in sorted order. Returns the
+// scratch.expert_output = down(activation of gate h and up h) for every slot whose expert is here, in sorted order. Returns the
 // number of these slots. Stores the inputs of `down` in `middle` [slots][ff] unless it is null.
 int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
                         const int32_t* ids, int64_t n_used, const backend::ExpertWeights& weights,
@@ -202,7 +208,9 @@ int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float
     const int64_t hidden = weights.gate.cols;
     const int64_t ff = weights.gate.rows;
     assert(n <= scratch.limits.n_rows && n_used <= scratch.limits.n_expert_used);
-    assert(hidden <= scratch.limits.hidden && ff <= scratch.limits.expert_ff);
+    assert(hidden <= scratch.limits.hidden && ff <= scratch.limits.longest_ff());
+    assert(n * n_used * ff <=
+           scratch.limits.n_rows * scratch.limits.n_expert_used * scratch.limits.slot_ff());
     assert(weights.n_expert() <= scratch.limits.n_expert);
     const int64_t n_active = group_by_expert(scratch, ids, n * n_used, n_used, weights);
     const int64_t n_entries = scratch.first_of_expert[weights.n_expert()];

@@ -150,7 +150,10 @@ struct KernelTable {
     void (*normalise)(const float* x, int64_t n, float mean_square, const float* weight, float eps, float* h);
     void (*sigmoid)(const float* x, int64_t n, float* y);                         // y may be x
     void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);  // out may be gate or up
-    void (*add_scaled)(const float* x, float factor, int64_t n, float* y);        // y += factor * x
+    // The clamped activation of backend/experts.h; out may be gate or up.
+    void (*clamped_silu_mul)(const float* gate, const float* up, int64_t n, float alpha, float limit,
+                             float* out);
+    void (*add_scaled)(const float* x, float factor, int64_t n, float* y);  // y += factor * x
     // x = exp(x - max(x)). Returns -infinity and 0 for n = 0.
     SoftmaxTotals (*softmax_exp)(float* x, int64_t n);
     KvKernels kv[5];

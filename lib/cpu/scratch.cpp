@@ -79,7 +79,7 @@ void carve_experts(Carver& carver, CpuScratch& scratch) {
     carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
     carver.take(scratch.entry_of_slot, {limits.n_rows, limits.n_expert_used});
     carver.take(scratch.activated, {limits.n_rows, limits.n_expert_used,
-                                    activation_row_bytes(Activation::f32, limits.expert_ff)});
+                                    activation_row_bytes(Activation::f32, limits.slot_ff())});
     carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
 }
 
@@ -115,7 +115,7 @@ void carve(Carver& carver, CpuScratch& scratch) {
 
 CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads)
     : limits(step_limits),
-      max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
+      max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.longest_ff()})),
       threads(n_threads),
       n_block_queries(block_queries(limits)) {
     int64_t n_slots = 0;

@@ -57,6 +57,13 @@ float sigmoid(float z) {
     return 1.0F / (1.0F + std::exp(-z));
 }
 
+float activated_of(float gate, float up, const backend::Activation& activation) {
+    if (activation.limit == 0.0F) return gate * sigmoid(gate) * up;
+    const float g = std::min(gate, activation.limit);  // the first argument if it is NaN
+    const float u = std::clamp(up, -activation.limit, activation.limit);
+    return g * sigmoid(activation.alpha * g) * (u + 1.0F);
+}
+
 double sum_squares(const float* x, int64_t size) {
     double sum = 0.0;
     for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
@@ -369,7 +376,7 @@ class ReferenceBackend : public backend::HostDevice {
             const RowMatrix gate = multiply(input.data(), count, weights.gate.matrix(e));
             const RowMatrix up = multiply(input.data(), count, weights.up.matrix(e));
             const RowMatrix activated =
-                gate.binaryExpr(up, [](float g, float u) { return g * sigmoid(g) * u; });
+                gate.binaryExpr(up, [&](float g, float u) { return activated_of(g, u, weights.activation); });
             const RowMatrix result = multiply(activated.data(), count, weights.down.matrix(e));
             for (int64_t i = 0; i < count; ++i) output.row(slots[i]) = result.row(i);
             for (int64_t i = 0; i < count && middle != nullptr; ++i)

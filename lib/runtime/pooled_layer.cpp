@@ -45,6 +45,7 @@ uint64_t bytes_of_all(std::span<const PooledLayer> layers) {
 
 backend::ExpertWeights shapes_on(const backend::Backend& device, const PooledLayer& layer) {
     backend::ExpertWeights shapes;
+    shapes.activation = layer.on_host->activation;
     shapes.gate = stack_on(device, *layer.gate.front(), layer.on_host->gate);
     shapes.up = stack_on(device, *layer.up.front(), layer.on_host->up);
     shapes.down = stack_on(device, *layer.down.front(), layer.on_host->down);

@@ -85,6 +85,9 @@ class TimedBackend : public backend::Backend {
     bool end_step(backend::Scratch& /*scratch*/) const override { return true; }
     backend::StepCounts step_counts() const noexcept override { return inner_->step_counts(); }
     bool runs(Format format) const noexcept override { return inner_->runs(format); }
+    bool activates(const backend::Activation& activation) const noexcept override {
+        return inner_->activates(activation);
+    }
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);

@@ -28,6 +28,7 @@ struct Options {
     bool reaches_peers = true;             // copies from other simulated devices without the host
     bool makes_top_k = true;               // of rows of logits
     bool observes_slots = true;            // inputs of experts
+    bool clamps = true;                    // has the clamped activation
     bool computes_wrong_products = false;  // linear(), as a kernel with a fault does
     Format without = Format::count_;       // a format it has no kernels for
     // The n-th of its kind fails, counted from 1; 0: none does.
@@ -99,6 +100,9 @@ class SimBackend : public backend::Backend {
     backend::StepCounts step_counts() const noexcept override { return {}; }
 
     bool runs(Format format) const noexcept override { return format != options_.without; }
+    bool activates(const backend::Activation& activation) const noexcept override {
+        return options_.clamps || activation.limit == 0.0F;
+    }
     bool packs(Format format) const noexcept override;
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override;
     // Its matrices are those of its CPU backend.

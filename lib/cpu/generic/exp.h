@@ -61,6 +61,19 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
     });
 }
 
+// z / (1 + exp(-alpha z)) * (u + 1), z = min(gate, limit), u = up between -limit and limit. The order of the operands lets NaN pass.
+template <class V>
+void clamped_silu_mul(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+    const auto most = V::all(limit);
+    const auto least = V::all(-limit);
+    for_each_vector(n, [&](int64_t i, int64_t count) {
+        const auto z = V::min(most, load_up_to<V>(gate + i, count));
+        const auto u = V::min(most, V::max(least, load_up_to<V>(up + i, count)));
+        const auto silu = V::div(z, one_plus_exp_of_minus<V>(V::mul(V::all(alpha), z)));
+        store_up_to<V>(out + i, V::mul(silu, V::add(u, V::all(1.0F))), count);
+    });
+}
+
 template <class V>
 SoftmaxTotals softmax_exp(float* x, int64_t n) {
     constexpr float k_minus_infinity = -__builtin_inff();

@@ -32,6 +32,7 @@ constexpr KernelTable make_table(const char* name, const LinearKernelFamilies& l
     table.normalise = normalise<V>;
     table.sigmoid = sigmoid<V>;
     table.silu_mul = silu_mul<V>;
+    table.clamped_silu_mul = clamped_silu_mul<V>;
     table.add_scaled = add_scaled<V>;
     table.softmax_exp = softmax_exp<V>;
     table.kv[0] = kv_kernels<V, F32Elements<V>>(Format::f32);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/generic/exp.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -67,9 +68,10 @@ TEST_CASE("sigmoid, silu and softmax have the same bits on every instruction set
     const std::vector<float> up = Random(1).normal(n);
     std::vector<std::vector<float>> first;
     for (const cpu::KernelTable* kernels : kernel_tables()) {
-        std::vector<std::vector<float>> results(3, std::vector<float>(x.size()));
+        std::vector<std::vector<float>> results(4, std::vector<float>(x.size()));
         kernels->sigmoid(x.data(), n, results[0].data());
         kernels->silu_mul(x.data(), up.data(), n, results[1].data());
+        kernels->clamped_silu_mul(x.data(), up.data(), n, 1.702F, 7.0F, results[3].data());
         for (const int64_t length : {int64_t{1}, int64_t{5}, int64_t{16}, int64_t{31}, int64_t{1000}}) {
             std::vector<float> scores = Random(2).normal(length, 20.0F);
             results[2].push_back(kernels->softmax_exp(scores.data(), length).sum);
@@ -80,6 +82,27 @@ TEST_CASE("sigmoid, silu and softmax have the same bits on every instruction set
             INFO(kernels->name << " " << i);
             CHECK(same_bits(results[i], first[i]));
         }
+    }
+}
+
+TEST_CASE("the clamped activation agrees with double precision, and lets NaN pass") {
+    const std::vector<float> gate = {-100.0F, -7.5F, -1.0F,  0.0F, 0.7F,  6.9F,
+                                     7.0F,    7.5F,  100.0F, 2.0F, k_nan, 1.0F};
+    const std::vector<float> up = {1.5F, 0.5F, -7.5F,   3.0F,   7.5F, -1.0F,
+                                   2.0F, 2.0F, -100.0F, 100.0F, 1.0F, k_nan};
+    const auto n = static_cast<int64_t>(gate.size());
+    for (const cpu::KernelTable* kernels : kernel_tables()) {
+        std::vector<float> out(gate.size());
+        kernels->clamped_silu_mul(gate.data(), up.data(), n, 1.702F, 7.0F, out.data());
+        for (size_t i = 0; i + 2 < gate.size(); ++i) {
+            const double g = std::min(static_cast<double>(gate[i]), 7.0);
+            const double u = std::clamp(static_cast<double>(up[i]), -7.0, 7.0);
+            const double right = g / (1.0 + std::exp(-static_cast<double>(1.702F) * g)) * (u + 1.0);
+            INFO(kernels->name << " " << gate[i] << " " << up[i]);
+            CHECK(static_cast<double>(out[i]) == Approx(right).epsilon(1e-6).margin(1e-36));
+        }
+        CHECK(std::isnan(out[gate.size() - 2]));
+        CHECK(std::isnan(out[gate.size() - 1]));
     }
 }
 
