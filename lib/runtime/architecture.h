@@ -5,7 +5,8 @@
 // A step calls, for rows of one device:
 //
 //     embed
-//     for each layer:  attend, add_attention, choose_experts, experts of the layer, after_experts
+//     for each layer:  attend, add_attention, choose_experts, experts of the layer, after_experts; or, if a layer has no experts,
+//                      attend, add_attention, after_experts
 //     normalise_output, project
 //
 // After the last attend() the runtime may leave out the rows whose logits nobody requests. A function issues the same
@@ -34,6 +35,12 @@ struct Activations {
     // The ranks that compute the same layers; null: this device computes them alone.
     backend::Group* group = nullptr;
     float* squares = nullptr;  // [n, 2]: of a group that shares heads
+    // Of layers with block-sparse attention: index queries [n, heads * dim] and keys [n, dim].
+    float* index_q = nullptr;
+    float* index_k = nullptr;
+    // Of dense feed-forwards, the choice of expert 0 with the gate 1 by each row: [n] each.
+    const int32_t* dense_ids = nullptr;
+    const float* dense_gates = nullptr;
 };
 
 // Everything that the functions refer to must outlive them.
@@ -47,6 +54,8 @@ struct Architecture {
     std::function<void(const Activations&, int64_t layer, int64_t kv_layer)> attend;
     // x += projection of o. The ranks of a group that share heads each add their part.
     std::function<void(const Activations&, int64_t layer)> add_attention;
+    // Returns whether a layer has experts; empty: every layer has.
+    std::function<bool(int64_t layer)> has_experts;
     // h = input of the experts, ids and gates = the chosen ones. x is unchanged.
     std::function<void(const Activations&, int64_t layer)> choose_experts;
     // h = input of the experts, on a device that has a layer's experts but not its attention.
@@ -55,7 +64,7 @@ struct Architecture {
         normalise_on_another_stage;
     // The weights of a layer's experts, wherever they are.
     std::function<const backend::ExpertWeights&(int64_t layer)> experts;
-    // x += what a layer adds besides its chosen experts, from h; empty: nothing.
+    // x += what a layer adds besides its chosen experts, from h, or from x if the layer has no experts; empty: nothing.
     std::function<void(const Activations&, int64_t layer)> after_experts;
     // h = input of project().
     std::function<void(const Activations&)> normalise_output;

@@ -58,8 +58,12 @@ RankPass::RankPass(const Shard& shard, Architecture architecture, RankLinks link
 
 RankPass::Part RankPass::part_from(size_t stage_index, int64_t begin) const {
     const Stage& stage = stages_[stage_index];
+    const auto is_computed_here = [&](int64_t i) {
+        return stage.has_experts_of(i) || is_shared(stage_index, i) ||
+               !has_experts(first_layer_[stage_index] + i);
+    };
     int64_t end = begin;
-    while (end < stage.n_layer && (stage.has_experts_of(end) || is_shared(stage_index, end))) ++end;
+    while (end < stage.n_layer && is_computed_here(end)) ++end;
     const bool projects = has_output_ && stage_index + 1 == stages_.size() && end == stage.n_layer;
     return {.stage = stage_index,
             .begin = begin,
@@ -108,15 +112,18 @@ void RankPass::leave_rows_out(Step& step, StageSpace& space) const {
 
 void RankPass::observe(int64_t layer, const Activations& a, const Step& step) const {
     std::vector<float> x(a.n * architecture_.shape.hidden);
-    std::vector<float> gates(a.n * architecture_.shape.n_expert_used);
-    std::vector<int32_t> ids(gates.size());
+    // In a layer without experts no row chooses any.
+    std::vector<float> gates(a.n * architecture_.shape.n_expert_used, 0.0F);
+    std::vector<int32_t> ids(gates.size(), -1);
     const auto fetch = [&](auto& to, const void* from) {
         a.backend.download(a.scratch, reinterpret_cast<std::byte*>(to.data()),
                            static_cast<const std::byte*>(from), to.size() * sizeof(to[0]));
     };
     fetch(x, a.x);
-    fetch(gates, a.gates);
-    fetch(ids, a.ids);
+    if (has_experts(layer)) {
+        fetch(gates, a.gates);
+        fetch(ids, a.ids);
+    }
     a.backend.synchronize(a.scratch);
     step.observer(layer, a.n, x.data(), ids.data(), gates.data());
 }
@@ -135,13 +142,15 @@ void RankPass::layers(const Part& part, Step& step) const {
         const Activations a = activations(stage, step);
         architecture_.add_attention(a, layer);
         if (links_.is_alone()) throw_if_cancelled(step.cancel, "evaluation");
-        architecture_.choose_experts(a, layer);
-        if (i == part.end) return;
-        if (is_shared(part.stage, i)) {
-            stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x},
-                              step.cancel);
-        } else {
-            add_experts(stage, a, layer, step.inputs);
+        if (has_experts(layer)) {
+            architecture_.choose_experts(a, layer);
+            if (i == part.end) return;
+            if (is_shared(part.stage, i)) {
+                stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x},
+                                  step.cancel);
+            } else {
+                add_experts(stage, a, layer, step.inputs);
+            }
         }
         if (architecture_.after_experts) architecture_.after_experts(a, layer);
         if (step.observer) observe(layer, a, step);

@@ -85,6 +85,9 @@ class RankPass {
         const ExpertPool* pool = pool_of(stage_index);
         return pool != nullptr && pool->has(layer_of_stage);
     }
+    bool has_experts(int64_t layer) const {
+        return !architecture_.has_experts || architecture_.has_experts(layer);
+    }
     bool leaves_rows_out(int64_t layer, const Step& step) const;
     void go_on(const Step& step) const;
     void add_experts(StageSpace& stage, const Activations& a, int64_t layer, InputObserver* inputs) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -12,10 +13,31 @@
 namespace minim::runtime {
 namespace {
 
+// Returns the floats for each row that a layer with block-sparse attention, and one with a dense feed-forward, need.
+int64_t index_row_floats(const backend::StepLimits& limits) {
+    return (limits.index.n_head > 0 ? limits.index.n_head + 1 : 0) * limits.index.dim;
+}
+int64_t dense_row_floats(const backend::StepLimits& limits) {
+    return limits.dense_ff > 0 ? 2 : 0;
+}
+
 uint64_t stage_bytes(const backend::StepLimits& limits) {
     const int64_t heads = limits.n_head + limits.n_head_kv;
-    return float_bytes(limits.n_rows,
-                       2 * limits.hidden + 2 * heads * limits.head_dim + 2 * limits.n_expert_used);
+    return float_bytes(limits.n_rows, 2 * limits.hidden + 2 * heads * limits.head_dim +
+                                          2 * limits.n_expert_used + index_row_floats(limits) +
+                                          dense_row_floats(limits));
+}
+
+// Writes the choice of expert 0 with the gate 1 for n_rows rows: the gates, then the ids.
+void write_dense_choice(const backend::Backend& device, float* to, int64_t n_rows) {
+    const std::vector<float> gates(n_rows, 1.0F);
+    const std::vector<int32_t> ids(n_rows, 0);
+    const auto write = [&](float* at, const auto& values) {
+        const auto bytes = std::as_bytes(std::span(values));
+        device.write(reinterpret_cast<std::byte*>(at), bytes.data(), bytes.size());
+    };
+    write(to, gates);
+    write(to + n_rows, ids);
 }
 
 // Returns the floats for each row that a rank of a group needs beside its activations.
@@ -64,7 +86,11 @@ Activations RankSpace::StageSpace::activations(int64_t n, int64_t n_expert_used)
             routing.gates,
             std::span(rows).first(n),
             group.get(),
-            squares};
+            squares,
+            index_q,
+            index_k,
+            dense_gates == nullptr ? nullptr : reinterpret_cast<const int32_t*>(dense_gates + rows.size()),
+            dense_gates};
 }
 
 RankSpace::StageSpace RankSpace::make_stage(const Stage& stage, const backend::StepLimits& limits,
@@ -84,10 +110,18 @@ RankSpace::StageSpace RankSpace::make_stage(const Stage& stage, const backend::S
     space.o = take(q_width);
     space.k = take(kv_width);
     space.v = take(kv_width);
+    if (index_row_floats(limits) > 0) {
+        space.index_q = take(limits.index.n_head * limits.index.dim);
+        space.index_k = take(limits.index.dim);
+    }
     space.x = take(limits.hidden);
     space.h = take(limits.hidden);
     space.routing.gates = take(2 * limits.n_expert_used);
     space.rows.resize(n_rows_);
+    if (dense_row_floats(limits) > 0) {
+        space.dense_gates = take(dense_row_floats(limits));
+        write_dense_choice(*space.backend, space.dense_gates, n_rows_);
+    }
     if (links.shares_slots()) space.slots = take(limits.n_expert_used * limits.hidden);
     if (links.shares_heads()) space.squares = take(2);
     if (links.compares_choices) space.choices = take(2);

@@ -79,6 +79,8 @@ class RankSpace {
         std::unique_ptr<SharedExperts> shared;      // null: no layer shares experts with the host
         std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
         float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
+        float *index_q, *index_k;                   // [n_rows, heads * dim], [n_rows, dim], or null
+        float* dense_gates;                         // [n_rows] ones, then as many ids 0; or null
         Routing routing;
         std::vector<backend::KvRow> rows;  // [n_rows]
         // Of a rank that shares the layers with others: the exchange, the outputs of experts, [n_rows * n_expert_used, hidden],
