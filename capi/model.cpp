@@ -239,7 +239,8 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.n_parameters = model::parameter_count(m.weight_specs());
         info.weight_bytes = weight_bytes(m.checkpoint());
         info.kv_token_bytes_f16 =
-            static_cast<uint64_t>(config.n_layer * 2 * config.n_head_kv * config.head_dim * 2);
+            static_cast<uint64_t>(config.n_layer * 2 * config.n_head_kv * config.head_dim * 2 +
+                                  config.n_sparse_layer() * config.sparse_attention.dim * 2);
         info.rope_theta = config.rope_theta;
         info.name = config.name.c_str();
         info.backend = m.backend().name().data();

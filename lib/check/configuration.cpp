@@ -41,7 +41,9 @@ void check_configuration(const Opened& opened, Report& report) {
     report.stages.emplace_back("configuration");
     const bool is_gguf = opened.checkpoint.container() == checkpoint::Container::gguf;
     const auto key = [&](std::string_view in_gguf, std::string_view in_json) {
-        return is_gguf ? format_text("minimax-m2.{}", in_gguf) : std::string(in_json);
+        const bool is_m2 = opened.config.family == model::Family::m2;
+        return is_gguf ? format_text("{}.{}", is_m2 ? "minimax-m2" : "minimax-m3", in_gguf)
+                       : std::string(in_json);
     };
     const model::Config& config = opened.config;
     if (config.rope_theta != k_rope_theta)

@@ -178,6 +178,10 @@ std::vector<SourceTensor> in_order_of_gguf(std::vector<WeightSpec> all, int64_t 
     return tensors;
 }
 
+[[noreturn]] void refuse_m3() {
+    fail(Status::unsupported, "models of MiniMax-M3 are not converted; this library converts MiniMax-M2");
+}
+
 }  // namespace
 
 std::string shown(std::string_view name) {
@@ -190,12 +194,14 @@ Source open_source(const std::string& path, const Logger& log, bool binds) {
     Source source{Checkpoint::open(path, log), {}, {}, {}};
     const Checkpoint& checkpoint = source.checkpoint;
     if (source.is_gguf() && !binds) {
+        if (checkpoint.metadata().string("general.architecture") == "minimax-m3") refuse_m3();
         source.config.n_layer =
             model::whole_number(checkpoint.metadata(), "minimax-m2.block_count").value_or(0);
         add_gguf_tensors(source);
         return source;
     }
     source.config = model::read_config(checkpoint, log);
+    if (source.config.family == model::Family::m3) refuse_m3();
     source.tensors =
         in_order_of_gguf(model::bind_weights(checkpoint, source.config, log), source.config.n_layer);
     return source;

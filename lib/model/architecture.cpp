@@ -2,6 +2,7 @@
 #include "model/architecture.h"
 
 #include "model/minimax_m2.h"
+#include "model/minimax_m3.h"
 
 namespace minim::model {
 
@@ -11,7 +12,8 @@ backend::StepLimits shape_of(const Config& config) {
 
 runtime::Architecture architecture_of(const Config& config, const Weights& weights,
                                       const runtime::RankShare& share) {
-    return minimax_m2(config, weights, share);
+    return config.family == Family::m2 ? minimax_m2(config, weights, share)
+                                       : minimax_m3(config, weights, share);
 }
 
 }  // namespace minim::model

@@ -34,14 +34,33 @@ void refuse_other_quantisations(const Checkpoint& checkpoint) {
     }
 }
 
-// Finds tensors by name, checks their shapes, and remembers which were used.
+// Returns the prefix that a folder's names of the language model have. Throws format if some have another one.
+names::Prefix prefix_of(const Checkpoint& checkpoint) {
+    names::Prefix prefix = names::Prefix::none;
+    const Tensor* first = nullptr;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        const names::Prefix own = names::without_prefix(tensor.name).second;
+        if (own == names::Prefix::none) continue;
+        if (first != nullptr && own != prefix)
+            fail_file(Reason::value, "tensors {} and {} have different prefixes",
+                      checkpoint::printable(first->name), checkpoint::printable(tensor.name));
+        first = &tensor;
+        prefix = own;
+    }
+    return prefix;
+}
+
+// Finds tensors by name, without the prefix that the folder has, checks their shapes, and remembers which were used.
 class Binder {
   public:
-    Binder(const Checkpoint& checkpoint, const layouts::PackingHints& packing)
-        : checkpoint_(checkpoint), packing_(packing) {}
+    Binder(const Checkpoint& checkpoint, const Config& config)
+        : checkpoint_(checkpoint),
+          packing_(config.packing),
+          norm_added_(config.adds_one_to_norms ? 1.0F : 0.0F),
+          prefix_(config.family == Family::m3 ? prefix_of(checkpoint) : names::Prefix::none) {}
 
     const Tensor* find(const std::string& name) {
-        const Tensor* tensor = name.empty() ? nullptr : checkpoint_.find(name);
+        const Tensor* tensor = name.empty() ? nullptr : checkpoint_.find(names::with_prefix(name, prefix_));
         if (tensor != nullptr) used_.insert(tensor);
         return tensor;
     }
@@ -60,12 +79,13 @@ class Binder {
     }
 
     // Throws an error that names the first spelling of the checkpoint's own kind.
-    [[noreturn]] void fail_missing(std::span<const std::string> names) const {
+    [[noreturn]] void fail_missing(std::span<const std::string> spellings) const {
         refuse_other_quantisations(checkpoint_);
-        const auto own = std::ranges::find_if(names, [&](const std::string& name) {
+        const auto own = std::ranges::find_if(spellings, [&](const std::string& name) {
             return (name.starts_with("model.") || name.starts_with("lm_head.")) != is_gguf();
         });
-        fail_file(Reason::value, "tensor {} is missing", own == names.end() ? names.front() : *own);
+        const std::string& name = own == spellings.end() ? spellings.front() : *own;
+        fail_file(Reason::value, "tensor {} is missing", names::with_prefix(name, prefix_));
     }
 
     // Returns the rows of a matrix; 0 if the tensor is none.
@@ -167,6 +187,13 @@ class Binder {
         return spec;
     }
 
+    // Returns the weight of a norm, as norms multiply by it.
+    WeightSpec norm(const Tensor& tensor, int64_t size) {
+        WeightSpec spec = vector(tensor, size);
+        spec.source.added = norm_added_;
+        return spec;
+    }
+
     // Returns rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one weight
     // per expert.
     std::vector<WeightSpec> expert_stack(const Tensor& tensor, int64_t n_expert, int64_t stack_rows,
@@ -248,6 +275,8 @@ class Binder {
 
     const Checkpoint& checkpoint_;
     const layouts::PackingHints& packing_;
+    const float norm_added_;
+    const names::Prefix prefix_;
     std::unordered_set<const Tensor*> used_;
 };
 
@@ -360,30 +389,72 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n
     add_stack(Role::down, binder.required({&down, 1}), config.hidden, 0, config.hidden, ff);
 }
 
+// Binds a feed-forward that every row takes. `fused`: the spellings of gate rows and up rows in one tensor.
+void bind_dense(Binder& binder, const Config& config, int64_t layer, int64_t ff,
+                const names::Spellings& fused, names::Spellings (*part)(int64_t, names::ExpertPart),
+                Found& found) {
+    if (const auto gate_up = binder.find_linear(fused, 2 * ff, config.hidden)) {
+        found.add(Role::dense_gate, layer, weights::rows_of(*gate_up, {0, ff}));
+        found.add(Role::dense_up, layer, weights::rows_of(*gate_up, {ff, ff}));
+    } else {
+        const auto linear = [&](names::ExpertPart which) {
+            return binder.linear(part(layer, which), ff, config.hidden);
+        };
+        found.add(Role::dense_gate, layer, linear(names::ExpertPart::gate));
+        found.add(Role::dense_up, layer, linear(names::ExpertPart::up));
+    }
+    found.add(Role::dense_down, layer,
+              binder.linear(part(layer, names::ExpertPart::down), config.hidden, ff));
+}
+
 // Binds the weights of a layer. Returns the number of its experts.
 int64_t bind_layer(Binder& binder, const Config& config, int64_t layer, Found& found) {
     const int64_t q_rows = config.n_head * config.head_dim;
     const int64_t kv_rows = config.n_head_kv * config.head_dim;
-    const auto vector = [&](names::Part part, int64_t size) {
-        return binder.vector(required(binder, layer, part), size);
+    const bool is_m3 = config.family == Family::m3;  // with norms of single heads
+    const auto norm = [&](names::Part part, int64_t size) {
+        return binder.norm(required(binder, layer, part), size);
     };
-    found.add(Role::attn_norm, layer, vector(names::Part::attn_norm, config.hidden));
+    const auto linear = [&](names::Part part, int64_t rows, int64_t cols) {
+        return binder.linear(names::layer(layer, part), rows, cols);
+    };
+    found.add(Role::attn_norm, layer, norm(names::Part::attn_norm, config.hidden));
     bind_qkv(binder, config, layer, found);
-    const WeightSpec q_norm = vector(names::Part::attn_q_norm, q_rows);
-    const WeightSpec k_norm = vector(names::Part::attn_k_norm, kv_rows);
-    found.add(Role::wo, layer,
-              binder.linear(names::layer(layer, names::Part::attn_output), config.hidden, q_rows));
-    const WeightSpec ffn_norm = vector(names::Part::ffn_norm, config.hidden);
-    const WeightSpec router = bind_router(binder, config, layer);
-    found.add(Role::router, layer, router);
+    const WeightSpec q_norm = norm(names::Part::attn_q_norm, is_m3 ? config.head_dim : q_rows);
+    const WeightSpec k_norm = norm(names::Part::attn_k_norm, is_m3 ? config.head_dim : kv_rows);
+    const backend::SparseAttention& sparse = config.sparse_attention;
+    if (config.is_sparse(layer)) {
+        found.add(Role::index_q, layer,
+                  linear(names::Part::index_q, sparse.n_head * sparse.dim, config.hidden));
+        found.add(Role::index_k, layer, linear(names::Part::index_k, sparse.dim, config.hidden));
+    }
+    found.add(Role::wo, layer, linear(names::Part::attn_output, config.hidden, q_rows));
+    const WeightSpec ffn_norm = norm(names::Part::ffn_norm, config.hidden);
+    std::optional<WeightSpec> router;
+    if (config.has_experts(layer)) {
+        router = bind_router(binder, config, layer);
+        found.add(Role::router, layer, *router);
+    }
     found.add(Role::q_norm, layer, q_norm);
     found.add(Role::k_norm, layer, k_norm);
+    if (config.is_sparse(layer)) {
+        found.add(Role::index_q_norm, layer, norm(names::Part::index_q_norm, sparse.dim));
+        found.add(Role::index_k_norm, layer, norm(names::Part::index_k_norm, sparse.dim));
+    }
     found.add(Role::ffn_norm, layer, ffn_norm);
+    if (!router) {
+        bind_dense(binder, config, layer, config.dense_ff, names::fused_gate_up_dense(layer), names::dense,
+                   found);
+        return 0;
+    }
     if (const Tensor* bias = binder.find_any(names::layer(layer, names::Part::router_bias)))
-        found.add(Role::router_bias, layer, binder.vector(*bias, router.rows));
+        found.add(Role::router_bias, layer, binder.vector(*bias, router->rows));
     found.add(Role::experts_norm, layer, ffn_norm);
-    bind_experts(binder, config, layer, router.rows, found);
-    return router.rows;
+    if (config.shared_ff > 0)
+        bind_dense(binder, config, layer, config.shared_ff, names::fused_gate_up_shared(layer),
+                   names::shared_expert, found);
+    bind_experts(binder, config, layer, router->rows, found);
+    return router->rows;
 }
 
 // Checks that all layers have a correction bias, or that none has and the configuration does not need it. Without it a
@@ -393,7 +464,7 @@ void check_router_biases(const Binder& binder, const Config& config, const Found
     for (const WeightSpec& weight : found.all)
         if (weight.role == static_cast<int32_t>(Role::router_bias)) has_bias[weight.layer] = true;
     if (!config.needs_router_bias && std::ranges::count(has_bias, true) == 0) return;
-    const auto without = std::ranges::find(has_bias, false);
+    const auto without = std::find(has_bias.begin() + config.n_dense_layer, has_bias.end(), false);
     if (without == has_bias.end()) return;
     binder.fail_missing(names::layer(without - has_bias.begin(), names::Part::router_bias));
 }
@@ -402,24 +473,33 @@ void check_router_biases(const Binder& binder, const Config& config, const Found
 // factors).
 void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const Config& config,
                      const Logger& log) {
+    const bool is_m3 = config.family == Family::m3;
     int64_t n_mtp = 0;
+    int64_t n_vision = 0;
     for (const Tensor& tensor : checkpoint.tensors()) {
         if (binder.was_used(tensor) || names::is_ignored(tensor.name)) continue;
-        if (names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer)) {
+        if (is_m3 && names::is_vision(tensor.name)) {
+            ++n_vision;
+            continue;
+        }
+        const std::string name = is_m3 ? names::without_prefix(tensor.name).first : tensor.name;
+        if (names::is_mtp(name, config.n_layer, config.n_mtp_layer)) {
             ++n_mtp;
             continue;
         }
         refuse_other_quantisations(checkpoint);
-        fail(Status::unsupported, "tensor {} ({} {}) has no place in a MiniMax-M2 model",
-             checkpoint::printable(tensor.name), tensor.type_name, shape_text(tensor.shape));
+        fail(Status::unsupported, "tensor {} ({} {}) has no place in a MiniMax-{} model",
+             checkpoint::printable(tensor.name), tensor.type_name, shape_text(tensor.shape),
+             is_m3 ? "M3" : "M2");
     }
+    if (n_vision > 0) log.info("{} tensors of the vision tower left out", n_vision);
     if (n_mtp > 0) log.info("{} tensors of multi-token-prediction layers skipped", n_mtp);
 }
 
 }  // namespace
 
 std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& config, const Logger& log) {
-    Binder binder(checkpoint, config.packing);
+    Binder binder(checkpoint, config);
     Found found;
     const Tensor& embedding = binder.required(names::embedding());
     const int64_t n_vocab = binder.rows_of(embedding);
@@ -429,7 +509,7 @@ std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& confi
     }
     config.n_vocab = n_vocab;
     found.add(Role::embedding, -1, as_rows(binder.matrix(embedding, config.n_vocab, config.hidden)));
-    const WeightSpec output_norm = binder.vector(binder.required(names::output_norm()), config.hidden);
+    const WeightSpec output_norm = binder.norm(binder.required(names::output_norm()), config.hidden);
     const WeightSpec output = binder.linear(names::output(), config.n_vocab, config.hidden);
     int64_t most_experts = 0;
     for (int64_t layer = 0; layer < config.n_layer; ++layer)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <optional>
-#include <string>
+// Finds the family of a model by GGUF metadata; m2_config.cpp and m3_config.cpp read the rest.
+#include <string_view>
 
 #include "base/error.h"
-#include "base/format_text.h"
 #include "checkpoint/printable.h"
 #include "model/config.h"
-#include "model/config_check.h"
-#include "model/gguf_values.h"
+#include "model/m2_config.h"
+#include "model/m3_config.h"
 #include "model/other_models.h"
 
 namespace minim::model {
@@ -16,188 +15,34 @@ namespace {
 using checkpoint::Metadata;
 using checkpoint::printable;
 
-constexpr std::string_view k_architecture = "minimax-m2";
+constexpr std::string_view k_runs = "minimax-m2 and minimax-m3";
 
-// Keys of this architecture, without its prefix.
-class Keys {
-  public:
-    explicit Keys(const Metadata& metadata) : metadata_(metadata) {}
-
-    static std::string full(std::string_view key) { return format_text("{}.{}", k_architecture, key); }
-
-    int64_t required(std::string_view key) const {
-        const auto value = whole_number(metadata_, full(key));
-        if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
-        return bounded(key, *value);
-    }
-
-    int64_t integer_or(std::string_view key, int64_t otherwise) const {
-        const auto value = whole_number(metadata_, full(key));
-        return value ? bounded(key, *value) : otherwise;
-    }
-
-    std::optional<double> number_of(std::string_view key) const { return number(metadata_, full(key)); }
-
-    double number_or(std::string_view key, double otherwise) const {
-        return number_of(key).value_or(otherwise);
-    }
-
-    double required_number(std::string_view key) const {
-        const auto value = number_of(key);
-        if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
-        return *value;
-    }
-
-    bool boolean_or(std::string_view key, bool otherwise) const {
-        return flag(metadata_, full(key)).value_or(otherwise);
-    }
-
-    void refuse_above(std::string_view key, int64_t allowed, const char* meaning) const {
-        const int64_t value = integer_or(key, 0);
-        if (value > allowed)
-            fail(Status::unsupported, "{} ({} = {}) is not supported", meaning, full(key), value);
-    }
-
-    // A factor of 1 changes nothing.
-    void refuse_factor(std::string_view key, const char* meaning) const {
-        if (number_or(key, 0.0) != 1.0) refuse_number(key, meaning);
-    }
-
-    void refuse_number(std::string_view key, const char* meaning) const {
-        const double value = number_or(key, 0.0);
-        if (value != 0.0)
-            fail(Status::unsupported, "{} ({} = {}) is not supported", meaning, full(key), value);
-    }
-
-  private:
-    static int64_t bounded(std::string_view key, int64_t value) {
-        if (value < 0 || value > INT32_MAX)
-            fail_file(Reason::value, "metadata key {} is {}", full(key), value);
-        return value;
-    }
-
-    const Metadata& metadata_;
-};
-
-void check_architecture(const Metadata& metadata) {
+Family family_of(const Metadata& metadata) {
+    const auto architecture = metadata.string("general.architecture");
+    if (architecture && *architecture == "clip")
+        fail(Status::unsupported,
+             "the file holds a vision tower (general.architecture = clip), not a model; pictures are not "
+             "supported: open the file of the language model alone");
     const auto type = metadata.string("general.type");
     if (type && *type != "model") {
         fail(Status::unsupported, "the file holds {} (general.type), not a model", printable(*type));
     }
-    const auto architecture = metadata.string("general.architecture");
     if (!architecture) fail_file(Reason::value, "metadata key general.architecture is missing");
+    if (*architecture == "minimax-m2") return Family::m2;
+    if (*architecture == "minimax-m3") return Family::m3;
     if (const std::string_view what = other_model(*architecture); !what.empty()) {
         fail(Status::unsupported,
              "the model is {} (general.architecture = {}), and not supported; this library runs {}", what,
-             printable(*architecture), k_architecture);
+             printable(*architecture), k_runs);
     }
-    if (*architecture != k_architecture) {
-        fail(Status::unsupported, "architecture {} is not supported; this library runs {}",
-             printable(*architecture), k_architecture);
-    }
-}
-
-// Throws unsupported if the metadata ask for rope scaling. Other readers take a factor without a type as linear
-// scaling; with type none they ignore the factor.
-void refuse_rope_scaling(const Metadata& metadata, const Keys& keys) {
-    const std::string type_key = Keys::full("rope.scaling.type");
-    const auto type = metadata.string(type_key);
-    if (type && *type != "none") {
-        fail(Status::unsupported, "rope scaling {} ({}) is not supported", printable(*type), type_key);
-    }
-    if (type) return;
-    for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
-        const double factor = keys.number_or(key, 0.0);
-        if (factor != 0.0 && factor != 1.0) {
-            fail(Status::unsupported, "rope scaling ({} = {}) is not supported", Keys::full(key), factor);
-        }
-    }
-}
-
-void refuse_what_is_not_computed(const Metadata& metadata, const Keys& keys) {
-    keys.refuse_above("attention.sliding_window", 0, "sliding-window attention");
-    keys.refuse_above("expert_group_count", 1, "group-limited routing");
-    keys.refuse_above("expert_shared_count", 0, "a shared expert");
-    keys.refuse_above("expert_shared_feed_forward_length", 0, "a shared expert");
-    keys.refuse_above("leading_dense_block_count", 0, "dense leading layers");
-    keys.refuse_number("attention.scale", "an attention scale of its own");
-    keys.refuse_number("attention.clamp_kqv", "clamped attention");
-    keys.refuse_number("attention.max_alibi_bias", "ALiBi");
-    keys.refuse_number("attn_logit_softcapping", "attention soft-capping");
-    keys.refuse_number("final_logit_softcapping", "logit soft-capping");
-    keys.refuse_factor("logit_scale", "logit scaling");
-    keys.refuse_factor("residual_scale", "residual scaling");
-    keys.refuse_factor("embedding_scale", "embedding scaling");
-    const int64_t gating = keys.integer_or("expert_gating_func", 2);
-    if (gating != 2) {
-        fail(Status::unsupported, "router function {} ({}) is not supported; 2, sigmoid, is", gating,
-             Keys::full("expert_gating_func"));
-    }
-    if (!keys.boolean_or("expert_weights_norm", true)) {
-        fail(Status::unsupported, "gates that are not normalised ({} = false) are not supported",
-             Keys::full("expert_weights_norm"));
-    }
-    if (!keys.boolean_or("attention.causal", true)) {
-        fail(Status::unsupported, "attention that is not causal ({} = false) is not supported",
-             Keys::full("attention.causal"));
-    }
-    refuse_rope_scaling(metadata, keys);
-}
-
-double rope_theta(const Keys& keys, const Logger& log) {
-    constexpr double k_released = 5e6;
-    if (const auto theta = keys.number_of("rope.freq_base")) return *theta;
-    log.warning("{} is missing; the rope base is {}, as in the released models", Keys::full("rope.freq_base"),
-                k_released);
-    return k_released;
+    fail(Status::unsupported, "architecture {} is not supported; this library runs {}",
+         printable(*architecture), k_runs);
 }
 
 }  // namespace
 
 Config config_from_gguf(const Metadata& metadata, const Logger& log) {
-    check_architecture(metadata);
-    const Keys keys(metadata);
-    refuse_what_is_not_computed(metadata, keys);
-
-    Config config;
-    const checkpoint::MetaValue* name = metadata.find("general.name");
-    if (name != nullptr && name->type == checkpoint::MetaType::string)
-        config.name = std::string(name->string_at(0));
-    // The tensors show whether block_count includes the layers of multi-token prediction (mtp_layers.h).
-    config.n_layer = keys.required("block_count");
-    config.n_mtp_layer = keys.integer_or("nextn_predict_layers", 0);
-    config.hidden = keys.required("embedding_length");
-    config.n_head = keys.required("attention.head_count");
-    // As other readers: without these keys, every query head has KV heads of its own, and all heads fill the hidden size. The
-    // shapes of the tensors must agree.
-    config.n_head_kv = keys.integer_or("attention.head_count_kv", config.n_head);
-    config.head_dim =
-        keys.integer_or("attention.key_length", config.n_head > 0 ? config.hidden / config.n_head : 0);
-    const int64_t value_dim = keys.integer_or("attention.value_length", config.head_dim);
-    if (value_dim != config.head_dim) {
-        fail(Status::unsupported, "value heads of {} beside key heads of {} are not supported", value_dim,
-             config.head_dim);
-    }
-    config.rotary_dim = keys.integer_or("rope.dimension_count", 0);
-    if (config.rotary_dim == 0) {
-        // The released models rotate 64 of 128 components. A model with heads of another width must state the number.
-        if (config.head_dim != 128)
-            fail_file(Reason::value, "metadata key {} is missing", Keys::full("rope.dimension_count"));
-        config.rotary_dim = 64;
-        log.warning("{} is missing; 64 of 128 components are rotated, as in the released models",
-                    Keys::full("rope.dimension_count"));
-    }
-    config.rope_theta = rope_theta(keys, log);
-    config.norm_eps = static_cast<float>(keys.required_number("attention.layer_norm_rms_epsilon"));
-    config.n_expert = keys.required("expert_count");
-    config.n_expert_used = keys.required("expert_used_count");
-    const int64_t dense_ff = keys.integer_or("feed_forward_length", 0);
-    config.expert_ff = keys.integer_or("expert_feed_forward_length", dense_ff);
-    config.n_context_train = keys.required("context_length");
-    const double scale = keys.number_or("expert_weights_scale", 0.0);
-    config.expert_weights_scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);
-    check_config(config);
-    return config;
+    return family_of(metadata) == Family::m2 ? m2_config(metadata, log) : m3_config(metadata, log);
 }
 
 }  // namespace minim::model

@@ -33,9 +33,9 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(const runtim
         std::vector<runtime::PooledLayer> shared;
         const backend::HostDevice* host = nullptr;
         for (int64_t i = 0; i < stage.n_layer; ++i) {
-            if (!stage.shares_experts_of(i)) continue;
-            host = stage.host_of_experts(i);
             const int64_t layer = first + i;
+            if (!stage.shares_experts_of(i) || all[layer].gate.empty()) continue;  // a dense layer has none
+            host = stage.host_of_experts(i);
             shared.push_back(std::move(all[layer]));
             shared.back().layer = first + i;
             shared.back().on_host = &sources.weights.layers[layer].experts;

@@ -21,6 +21,16 @@ uint64_t hash_value(const T& value, uint64_t seed) {
     return hash_bytes(std::as_bytes(std::span(&value, 1)), seed);
 }
 
+uint64_t hash_m3(const Config& config, uint64_t hash) {
+    const backend::SparseAttention& sparse = config.sparse_attention;
+    for (const int64_t size :
+         {config.n_dense_layer, config.shared_ff, config.dense_ff, config.first_sparse_layer, sparse.n_head,
+          sparse.dim, sparse.block, sparse.top, sparse.local, sparse.init})
+        hash = hash_value(size, hash);
+    hash = hash_value(config.activation, hash);
+    return hash_value(config.adds_one_to_norms, hash);
+}
+
 uint64_t hash_config(const Config& config) {
     uint64_t hash = 0;
     for (const int64_t size :
@@ -29,7 +39,8 @@ uint64_t hash_config(const Config& config) {
         hash = hash_value(size, hash);
     hash = hash_value(config.rope_theta, hash);
     hash = hash_value(config.norm_eps, hash);
-    return hash_value(config.expert_weights_scale, hash);
+    hash = hash_value(config.expert_weights_scale, hash);
+    return config.family == Family::m2 ? hash : hash_m3(config, hash);
 }
 
 uint64_t hash_header(const Tensor& tensor) {

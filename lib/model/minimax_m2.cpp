@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/minimax_m2.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -17,21 +18,7 @@ void attend(const Config& config, const LayerWeights& layer, std::span<const flo
     a.backend.norm(a.scratch, a.x, a.n, layer.attn_norm, config.norm_eps, a.h);
     const LinearTask qkv[] = {{&layer.wq, a.q, false}, {&layer.wk, a.k, false}, {&layer.wv, a.v, false}};
     a.backend.linear(a.scratch, a.h, a.n, qkv);
-    backend::AttendArgs args;
-    args.n = a.n;
-    args.q = a.q;
-    args.k = a.k;
-    args.v = a.v;
-    args.o = a.o;
-    args.rows = a.places;
-    args.layer = kv_layer;
-    args.n_head = config.n_head;
-    args.n_head_kv = config.n_head_kv;
-    args.head_dim = config.head_dim;
-    args.q_norm = layer.q_norm;
-    args.k_norm = layer.k_norm;
-    args.norm_eps = config.norm_eps;
-    args.rope_frequency = rope_frequency;
+    backend::AttendArgs args = attend_args(config, layer, rope_frequency, kv_layer, a);
     if (share.shares_heads() && layer.q_norm.size > config.head_dim) {
         args.n_head_all = config.n_head * share.tensor;
         args.n_head_kv_all = config.n_head_kv * share.tensor;
@@ -77,7 +64,31 @@ backend::StepLimits step_shape(const Config& config) {
             .n_expert = config.n_expert,
             .n_expert_used = config.n_expert_used,
             .expert_ff = config.expert_ff,
-            .n_vocab = config.n_vocab};
+            .dense_ff = std::max(config.dense_ff, config.shared_ff),
+            .n_vocab = config.n_vocab,
+            .index = config.sparse_attention,
+            .first_sparse_layer = config.first_sparse_layer};
+}
+
+backend::AttendArgs attend_args(const Config& config, const LayerWeights& layer,
+                                std::span<const float> rope_frequency, int64_t kv_layer,
+                                const Activations& a) {
+    backend::AttendArgs args;
+    args.n = a.n;
+    args.q = a.q;
+    args.k = a.k;
+    args.v = a.v;
+    args.o = a.o;
+    args.rows = a.places;
+    args.layer = kv_layer;
+    args.n_head = config.n_head;
+    args.n_head_kv = config.n_head_kv;
+    args.head_dim = config.head_dim;
+    args.q_norm = layer.q_norm;
+    args.k_norm = layer.k_norm;
+    args.norm_eps = config.norm_eps;
+    args.rope_frequency = rope_frequency;
+    return args;
 }
 
 runtime::Architecture minimax_m2(const Config& config, const Weights& weights,

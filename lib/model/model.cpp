@@ -69,6 +69,20 @@ void check_small_weights(const Checkpoint& checkpoint, std::span<const weights::
     }
 }
 
+// Returns how many layers of a shard have a feed-forward that every row takes.
+uint64_t dense_layers_of(const runtime::Shard& shard, const Config& config) {
+    return config.shared_ff > 0 || config.dense_ff > 0 ? static_cast<uint64_t>(shard.n_layer) : 0;
+}
+
+// Throws unsupported if a device lacks the activation, before weights are read.
+void check_activation(const runtime::Placement& placement, const Config& config) {
+    for (const runtime::Shard& shard : placement.shards())
+        if (!shard.backend->activates(config.activation))
+            fail_on_device(shard.backend->name(), Status::unsupported,
+                           "does not compute the activation of this model (alpha {}, limit {})",
+                           config.activation.alpha, config.activation.limit);
+}
+
 }  // namespace
 
 Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
@@ -135,6 +149,7 @@ int64_t Model::prompt_rows() const noexcept {
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     const std::span<const runtime::Shard> shards = placement_.shards();
+    check_activation(placement_, config_);
     if (placement_.has_ranks()) {
         narrow_weights();
     } else {
@@ -142,8 +157,10 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     }
     for (size_t s = 0; s < shards.size(); ++s)
         if (parts_[s].host == nullptr)
-            parts_[s].table_bytes = shards[s].expert_layers.size() * static_cast<uint64_t>(config_.n_expert) *
-                                    sizeof(backend::ExpertPlace);
+            parts_[s].table_bytes =
+                (shards[s].expert_layers.size() * static_cast<uint64_t>(config_.n_expert) +
+                 dense_layers_of(shards[s], config_)) *
+                sizeof(backend::ExpertPlace);
     const bool is_mapped = map_files(checkpoint_, options, log);
     const auto residence =
         is_mapped || !options.packed_file.empty() ? options.residence : checkpoint::HostStorage::owned;
@@ -164,10 +181,10 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
     if (placement_.has_ranks()) {
         for (size_t r = 0; r < parts_.size(); ++r)
-            weights_.push_back(join({&parts_[r], 1}, {&placed_[r], 1}, config_.n_layer));
+            weights_.push_back(join({&parts_[r], 1}, {&placed_[r], 1}, config_));
         mark_absent_experts();
     } else {
-        weights_.push_back(join(parts_, placed_, config_.n_layer));
+        weights_.push_back(join(parts_, placed_, config_));
     }
     make_expert_tables();
 }
@@ -183,6 +200,7 @@ void Model::mark_absent_experts() {
         for (size_t e = 0; e < n_expert; ++e)
             absent[e] = shard.share.has_expert(static_cast<int64_t>(e)) ? 0 : 1;
         for (const int64_t layer : shard.expert_layers) {
+            if (!config_.has_experts(layer)) continue;
             backend::ExpertWeights& experts = weights_[r].layers[layer].experts;
             for (backend::ExpertStack* stack : {&experts.gate, &experts.up, &experts.down}) {
                 stack->expert.resize(n_expert);
@@ -201,15 +219,18 @@ void Model::make_expert_tables() {
         if (parts_[s].table_bytes == 0) continue;
         backend::Memory& memory = *placed_[s].device;
         std::byte* table = memory.data() + memory.size() - parts_[s].table_bytes;
-        for (const int64_t layer : shard.expert_layers) {
-            Weights& weights = weights_[placement_.has_ranks() ? s : 0];
-            backend::ExpertWeights& experts = weights.layers[layer].experts;
+        const auto make_table = [&](backend::ExpertWeights& experts) {
             const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
             const std::span<const std::byte> bytes = std::as_bytes(std::span(places));
             shard.backend->write(table, bytes.data(), bytes.size());
             experts.places =
                 reinterpret_cast<const backend::ExpertPlace*>(std::exchange(table, table + bytes.size()));
-        }
+        };
+        std::vector<LayerWeights>& layers = weights_[placement_.has_ranks() ? s : 0].layers;
+        for (const int64_t layer : shard.expert_layers)
+            if (config_.has_experts(layer)) make_table(layers[layer].experts);
+        if (dense_layers_of(shard, config_) == 0) continue;
+        for (int64_t i = 0; i < shard.n_layer; ++i) make_table(layers[shard.first_layer + i].dense);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "model/config_check.h"
 #include "model/tensor_names.h"
@@ -13,10 +14,12 @@ Config with_mtp_layers(const checkpoint::Checkpoint& checkpoint, Config config, 
     std::set<int64_t> present;
     std::set<int64_t> marked;  // layers with tensors that only multi-token prediction has
     for (const checkpoint::Tensor& tensor : checkpoint.tensors()) {
-        const int64_t layer = names::layer_of(tensor.name);
+        const std::string name =
+            config.family == Family::m3 ? names::without_prefix(tensor.name).first : tensor.name;
+        const int64_t layer = names::layer_of(name);
         if (layer < 0) continue;
         present.insert(layer);
-        if (names::marks_mtp(tensor.name)) marked.insert(layer);
+        if (names::marks_mtp(name)) marked.insert(layer);
     }
     const int64_t n_present = present.empty() ? 0 : *present.rbegin() + 1;
     // Only the last layers are of prediction. If all look so, the file is refused for what it lacks.

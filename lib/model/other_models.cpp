@@ -14,7 +14,7 @@ struct Row {
 // The names are in small letters, without separators of words. The first row whose name is the beginning of a text
 // describes it.
 constexpr Row k_models[] = {
-    {"minimaxm3", "MiniMax-M3 or M3.1, which has block-sparse attention"},
+    {"minimaxm31", "MiniMax-M3.1"},
     {"minimaxh3", "MiniMax-H3, a model of another kind"},
     {"minimaxm1", "MiniMax-M1, which has linear attention"},
     {"minimaxtext01", "MiniMax-Text-01, which has linear attention"},

@@ -6,7 +6,7 @@
 
 namespace minim::model {
 
-// Describes a model by its architecture or model type: "MiniMax-M3 or M3.1, which has block-sparse attention". Empty
+// Describes a model by its architecture or model type: "MiniMax-M1, which has linear attention". Empty
 // if it is not one of MiniMax's other models.
 std::string_view other_model(std::string_view name) noexcept;
 

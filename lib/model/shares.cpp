@@ -28,6 +28,7 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
         case Role::wq:
         case Role::wk:
         case Role::wv:
+        case Role::index_q:  // index head g chooses for KV head g
         case Role::output:
             return share.tensor == 1 ? weight : weights::rows_of(weight, rows);
         case Role::q_norm:
@@ -49,6 +50,12 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
         case Role::attn_norm:
         case Role::ffn_norm:
         case Role::experts_norm:
+        case Role::index_k:  // each rank has the key that all heads share
+        case Role::index_q_norm:
+        case Role::index_k_norm:
+        case Role::dense_gate:
+        case Role::dense_up:
+        case Role::dense_down:
         case Role::router:
         case Role::router_bias:
         case Role::output_norm:
@@ -63,6 +70,7 @@ Config config_of(const RankShare& share, const Config& whole) {
     Config config = whole;
     config.n_head /= share.tensor;
     config.n_head_kv /= share.tensor;
+    config.sparse_attention.n_head /= share.tensor;
     config.expert_ff /= share.expert_parts;
     config.n_vocab /= share.tensor;
     return config;

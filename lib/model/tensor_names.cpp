@@ -12,7 +12,8 @@ namespace {
 struct PartNames {
     const char* gguf;
     const char* hf;
-    const char* other_gguf;  // an older spelling, or null
+    const char* other;  // a further spelling of the same kind as `other_is_hf` says, or null
+    bool other_is_hf = false;
 };
 
 // The names are in the order of Part. In safetensors folders, the names of the router and its bias begin with a prefix
@@ -28,6 +29,10 @@ constexpr PartNames k_parts[] = {
     {"ffn_norm.weight", "post_attention_layernorm.weight", "post_attention_norm.weight"},
     {"ffn_gate_inp.weight", nullptr, nullptr},
     {"exp_probs_b.bias", nullptr, nullptr},
+    {"indexer.q_proj.weight", "self_attn.index_q_proj.weight", "self_attn.indexer.q_proj.weight", true},
+    {"indexer.k_proj.weight", "self_attn.index_k_proj.weight", "self_attn.indexer.k_proj.weight", true},
+    {"indexer.q_norm.weight", "self_attn.index_q_norm.weight", "self_attn.indexer.q_norm.weight", true},
+    {"indexer.k_norm.weight", "self_attn.index_k_norm.weight", "self_attn.indexer.k_norm.weight", true},
 };
 
 // The names of the mixture of experts in safetensors folders: the official name, and that of newer tools.
@@ -35,6 +40,18 @@ constexpr const char* k_mixtures[] = {"block_sparse_moe", "mlp"};
 
 // The names in the order of ExpertPart: the official name, and that of newer tools.
 constexpr const char* k_expert_parts[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
+constexpr const char* k_gguf_expert_parts[] = {"gate", "up", "down"};
+
+// The beginnings of names without and with a prefix, by Prefix less one.
+struct PrefixNames {
+    std::string_view layers, head;
+};
+constexpr PrefixNames k_plain = {"model.", "lm_head."};
+constexpr PrefixNames k_prefixes[] = {{"language_model.model.", "language_model.lm_head."},
+                                      {"model.language_model.", "lm_head."}};
+
+// Of the official files, and those of transformers 5, which has them behind "model.".
+constexpr std::string_view k_vision[] = {"vision_tower.", "multi_modal_projector.", "patch_merge_mlp."};
 
 // Factors of weights, attention or the cache that only quantised activations, K or V need.
 constexpr std::string_view k_ignored_suffixes[] = {
@@ -54,6 +71,24 @@ int64_t layer_index(std::string_view name, std::string_view prefix) {
 
 }  // namespace
 
+std::string with_prefix(std::string_view name, Prefix prefix) {
+    if (prefix == Prefix::none || without_prefix(name).second != Prefix::none) return std::string(name);
+    const PrefixNames& names = k_prefixes[static_cast<size_t>(prefix) - 1];
+    for (const auto& [from, to] : {std::pair(k_plain.layers, names.layers), {k_plain.head, names.head}})
+        if (name.starts_with(from)) return std::string(to).append(name.substr(from.size()));
+    return std::string(name);
+}
+
+std::pair<std::string, Prefix> without_prefix(std::string_view name) {
+    for (const Prefix prefix : {Prefix::outer, Prefix::inner}) {
+        const PrefixNames& names = k_prefixes[static_cast<size_t>(prefix) - 1];
+        for (const auto& [from, to] : {std::pair(names.layers, k_plain.layers), {names.head, k_plain.head}})
+            if (from != to && name.starts_with(from))
+                return {std::string(to).append(name.substr(from.size())), prefix};
+    }
+    return {std::string(name), Prefix::none};
+}
+
 Spellings embedding() {
     return {"token_embd.weight", "model.embed_tokens.weight"};
 }
@@ -68,7 +103,9 @@ Spellings layer(int64_t index, Part part) {
     const PartNames& names = k_parts[static_cast<size_t>(part)];
     Spellings spellings = {format_text("blk.{}.{}", index, names.gguf)};
     if (names.hf != nullptr) spellings.push_back(format_text("model.layers.{}.{}", index, names.hf));
-    if (names.other_gguf != nullptr) spellings.push_back(format_text("blk.{}.{}", index, names.other_gguf));
+    if (names.other != nullptr)
+        spellings.push_back(names.other_is_hf ? format_text("model.layers.{}.{}", index, names.other)
+                                              : format_text("blk.{}.{}", index, names.other));
     for (const char* mixture : k_mixtures) {
         const std::string prefix = format_text("model.layers.{}.{}", index, mixture);
         if (part == Part::router) spellings.push_back(prefix + ".gate.weight");
@@ -111,6 +148,38 @@ Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part) {
                 format_text("model.layers.{}.{}.experts.{}.{}.weight", layer, mixture, expert, name));
     }
     return spellings;
+}
+
+Spellings dense(int64_t layer, ExpertPart part) {
+    const auto index = static_cast<size_t>(part);
+    return {format_text("blk.{}.ffn_{}.weight", layer, k_gguf_expert_parts[index]),
+            format_text("model.layers.{}.mlp.{}.weight", layer, k_expert_parts[index][1])};
+}
+
+Spellings shared_expert(int64_t layer, ExpertPart part) {
+    const auto index = static_cast<size_t>(part);
+    Spellings spellings = {format_text("blk.{}.ffn_{}_shexp.weight", layer, k_gguf_expert_parts[index])};
+    for (const char* mixture : k_mixtures)
+        spellings.push_back(format_text("model.layers.{}.{}.shared_experts.{}.weight", layer, mixture,
+                                        k_expert_parts[index][1]));
+    return spellings;
+}
+
+Spellings fused_gate_up_dense(int64_t layer) {
+    return {format_text("model.layers.{}.mlp.gate_up_proj.weight", layer)};
+}
+
+Spellings fused_gate_up_shared(int64_t layer) {
+    Spellings spellings;
+    for (const char* mixture : k_mixtures)
+        spellings.push_back(
+            format_text("model.layers.{}.{}.shared_experts.gate_up_proj.weight", layer, mixture));
+    return spellings;
+}
+
+bool is_vision(std::string_view name) {
+    if (name.starts_with(k_plain.layers)) name.remove_prefix(k_plain.layers.size());
+    return std::ranges::any_of(k_vision, [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
 bool is_ignored(std::string_view name) {

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the tensors of a MiniMax-M2 checkpoint, in GGUF files and in safetensors folders.
+// The names of the tensors of a MiniMax-M2 or M3 checkpoint, in GGUF files and in safetensors folders. All functions but the first
+// two take and return names without the prefix of a language model beside a vision tower (Prefix).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace minim::model::names {
+
+// How a folder names the tensors of its language model: "model.layers.0...", "lm_head..."; "language_model.model.layers.0...",
+// "language_model.lm_head..."; "model.language_model.layers.0...", "lm_head...".
+enum class Prefix { none, outer, inner };
+
+// Returns the name that a folder has for the tensor that is called `name` without a prefix. Names of other tensors stay.
+std::string with_prefix(std::string_view name, Prefix prefix);
+// Returns a name without its prefix, and the prefix; none for names of other tensors.
+std::pair<std::string, Prefix> without_prefix(std::string_view name);
 
 enum class Part {
     attn_norm,
@@ -19,8 +30,14 @@ enum class Part {
     attn_k_norm,
     ffn_norm,
     router,
-    router_bias
+    router_bias,
+    index_q,
+    index_k,
+    index_q_norm,
+    index_k_norm,
 };
+// Of GGUF files of every family; the parts behind it are of M3 alone.
+inline constexpr Part k_last_common_part = Part::router_bias;
 
 enum class ExpertPart { gate, up, down };
 
@@ -40,12 +57,22 @@ Spellings fused_gate_up_hf(int64_t layer);
 Spellings fused_down_hf(int64_t layer);
 Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part);
 
+// The feed-forward of a layer without experts, and the shared expert of a layer with experts.
+Spellings dense(int64_t layer, ExpertPart part);
+Spellings shared_expert(int64_t layer, ExpertPart part);
+// Safetensors: gate rows, then up rows.
+Spellings fused_gate_up_dense(int64_t layer);
+Spellings fused_gate_up_shared(int64_t layer);
+
 // Returns whether a tensor does not affect results: precomputed rotary frequencies of old exporters, or factors for
 // activations, K and V of eight or four bits, which are not quantised here.
 bool is_ignored(std::string_view name);
 
 // Returns the layer of a tensor's name, -1 if it belongs to no layer.
 int64_t layer_of(std::string_view name);
+
+// Returns whether a tensor is of a vision tower or its projector.
+bool is_vision(std::string_view name);
 
 // Returns whether a name is one that only layers of multi-token prediction have: blk.N.nextn.eh_proj, model.layers.N.enorm. Other
 // tensors of such a layer are named like those of any layer.

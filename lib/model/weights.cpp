@@ -49,6 +49,18 @@ void set_of_layer(const WeightSpec& weight, const Matrix& matrix, LayerWeights& 
         case Role::wv:
             layer.wv = matrix;
             break;
+        case Role::index_q:
+            layer.index_q = matrix;
+            break;
+        case Role::index_k:
+            layer.index_k = matrix;
+            break;
+        case Role::index_q_norm:
+            layer.index_q_norm = vector_of(matrix);
+            break;
+        case Role::index_k_norm:
+            layer.index_k_norm = vector_of(matrix);
+            break;
         case Role::wo:
             layer.wo = matrix;
             break;
@@ -78,6 +90,15 @@ void set_of_layer(const WeightSpec& weight, const Matrix& matrix, LayerWeights& 
             break;
         case Role::down:
             add_expert(weight.expert, matrix, layer.experts.down);
+            break;
+        case Role::dense_gate:
+            add_expert(0, matrix, layer.dense.gate);
+            break;
+        case Role::dense_up:
+            add_expert(0, matrix, layer.dense.up);
+            break;
+        case Role::dense_down:
+            add_expert(0, matrix, layer.dense.down);
             break;
         case Role::embedding:
         case Role::output_norm:
@@ -139,16 +160,19 @@ uint64_t hash_of(const Shard& shard) {
 }
 
 Weights join(std::span<const DeviceWeights> parts, std::span<const weights::PlacedWeights> placed,
-             int64_t n_layer) {
+             const Config& config) {
     Weights all;
-    all.layers.resize(n_layer);
+    all.layers.resize(config.n_layer);
     for (size_t p = 0; p < parts.size(); ++p)
         for (size_t i = 0; i < parts[p].weights.size(); ++i)
             set(*parts[p].weights[i], placed[p].weights.matrices[i], all);
     for (LayerWeights& layer : all.layers) {
         if (layer.experts_norm.size == 0) layer.experts_norm = layer.ffn_norm;
-        for (ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-            if (has_no_factors(*stack)) stack->scale.clear();
+        for (backend::ExpertWeights* experts : {&layer.experts, &layer.dense}) {
+            experts->activation = config.activation;
+            for (ExpertStack* stack : {&experts->gate, &experts->up, &experts->down})
+                if (has_no_factors(*stack)) stack->scale.clear();
+        }
     }
     return all;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/config.h"
 #include "runtime/placement.h"
 #include "weights/place.h"
 
@@ -16,12 +17,17 @@ namespace minim::model {
 struct LayerWeights {
     backend::Vector attn_norm;       // [hidden]
     backend::Matrix wq, wk, wv;      // [n_head * head_dim, hidden], [n_head_kv * head_dim, hidden] twice
-    backend::Vector q_norm, k_norm;  // [n_head * head_dim], [n_head_kv * head_dim]
+    backend::Vector q_norm, k_norm;  // [n_head * head_dim], [n_head_kv * head_dim], or [head_dim] twice
+    // Of layers with block-sparse attention: [index heads * index dim, hidden], [index dim, hidden], [index dim] twice.
+    backend::Matrix index_q, index_k;
+    backend::Vector index_q_norm, index_k_norm;
     backend::Matrix wo;              // [hidden, n_head * head_dim]
     backend::Vector ffn_norm;        // [hidden]
-    backend::Matrix router;          // [n_expert, hidden]
+    backend::Matrix router;          // [n_expert, hidden]; none in a dense layer
     backend::Vector router_bias;     // [n_expert] or empty
-    backend::ExpertWeights experts;
+    backend::ExpertWeights experts;  // none in a dense layer
+    // The feed-forward that every row takes, as one expert: a dense layer's, or the shared expert. None in M2.
+    backend::ExpertWeights dense;
     backend::Vector experts_norm;  // ffn_norm on the device that has the experts
 };
 
@@ -46,6 +52,6 @@ uint64_t hash_of(const runtime::Shard& shard);
 // Joins the parts, which must outlive the result. Together they have every weight, or those of a rank: then the layers and
 // experts that the rank does not have are empty.
 Weights join(std::span<const weights::DeviceWeights> parts, std::span<const weights::PlacedWeights> placed,
-             int64_t n_layer);
+             const Config& config);
 
 }  // namespace minim::model

@@ -13,8 +13,10 @@ namespace {
 // The most bytes of whole rows that are read at a time to cut columns out of them, or one group of rows that are assembled together.
 constexpr int64_t k_cut_bytes = int64_t{128} << 10;
 
-bool is_widened(const WeightSpec& weight) {
-    return weight.use == Use::vector && weight.source.tensor->format != weight.format;
+// Returns whether a vector is not stored as the floats that operations read.
+bool is_converted(const WeightSpec& weight) {
+    return weight.use == Use::vector &&
+           (weight.source.tensor->format != weight.format || weight.source.added != 0.0F);
 }
 
 // Reads bytes of the source.
@@ -24,14 +26,15 @@ void read_source(const checkpoint::Checkpoint& checkpoint, const WeightSource& s
     checkpoint.read(*source.tensor, at, out);
 }
 
-// Reads some elements of a vector of another type. All of it is converted: it has some thousand numbers.
-void read_widened(const checkpoint::Checkpoint& checkpoint, const WeightSpec& weight, uint64_t at,
-                  std::span<std::byte> out) {
+// Reads some elements of a vector that is not stored as it is used. All of it is converted: it has some thousand numbers.
+void read_converted(const checkpoint::Checkpoint& checkpoint, const WeightSpec& weight, uint64_t at,
+                    std::span<std::byte> out) {
     const Format format = *weight.source.tensor->format;
     std::vector<std::byte> stored(row_bytes(format, weight.cols));
     checkpoint.read(*weight.source.tensor, weight.source.offset, stored);
     std::vector<float> values(weight.cols);
     traits(format).decode_row(stored.data(), weight.cols, values.data());
+    for (float& value : values) value += weight.source.added;
     std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + at, out.size());
 }
 
@@ -71,7 +74,7 @@ void read_columns(const checkpoint::Checkpoint& checkpoint, const WeightSpec& we
 
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
     if (weight.source.columns) return read_columns(*checkpoint_, weight, at, out);
-    if (is_widened(weight)) return read_widened(*checkpoint_, weight, at, out);
+    if (is_converted(weight)) return read_converted(*checkpoint_, weight, at, out);
     read_source(*checkpoint_, weight.source, weight.source.offset + at, out);
 }
 
@@ -87,7 +90,7 @@ float Reader::factor(const WeightSpec& weight) const {
 
 const std::byte* Reader::mapped(const WeightSpec& weight) const {
     const WeightSource& source = weight.source;
-    if (!weight.is_contiguous() || is_widened(weight)) return nullptr;
+    if (!weight.is_contiguous() || is_converted(weight)) return nullptr;
     const std::byte* data = checkpoint_->data(*source.tensor) + source.offset;
     const bool is_misplaced =
         weight.use == Use::vector && reinterpret_cast<uintptr_t>(data) % alignof(float) != 0;
@@ -96,7 +99,7 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
 
 Reader::SourceBytes Reader::source_bytes(const WeightSpec& weight, uint64_t at, uint64_t bytes) noexcept {
     const WeightSource& source = weight.source;
-    if (source.assembled != nullptr || is_widened(weight)) return {};
+    if (source.assembled != nullptr || is_converted(weight)) return {};
     const uint64_t from = weight.source_at(at);
     const uint64_t end =
         source.columns ? weight.source_at(at + bytes - 1) + source.columns->row_bytes : from + bytes;

@@ -38,6 +38,8 @@ struct WeightSource {
     // The factor of the whole matrix is element `factor_index` of this tensor; null: 1.
     const checkpoint::Tensor* factor = nullptr;
     int64_t factor_index = 0;
+    // Added, in float, to each number of a vector: 1 for weights of norms that are stored less 1.
+    float added = 0.0F;
     // Set for some columns of a matrix (narrow.h): each row is cut out of one of the source. Row headers stay.
     std::optional<ColumnCut> columns = {};
 };

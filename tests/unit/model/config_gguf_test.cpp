@@ -142,7 +142,7 @@ TEST_CASE("a missing rotary width means 64 for heads of 128, with a warning, and
 }
 
 TEST_CASE("a GGUF of another architecture or kind is unsupported, by name") {
-    for (const char* name : {"minimax-01", "minimax-m3", "llama", "MiniMax-M2", ""}) {
+    for (const char* name : {"minimax-01", "minimax-m3.1", "llama", "MiniMax-M2", ""}) {
         expect_error(Status::unsupported, fmt::format("\"{}\"", name),
                      [&] { config_of(with("general.architecture", std::string(name))); });
     }
@@ -153,10 +153,9 @@ TEST_CASE("a GGUF of another architecture or kind is unsupported, by name") {
 
 TEST_CASE("MiniMax's other models are named") {
     for (const auto& [architecture, what] :
-         {std::pair("minimax-m3", "MiniMax-M3 or M3.1, which has block-sparse attention"),
-          std::pair("minimax-01", "MiniMax-Text-01"), std::pair("minimax-text-01", "MiniMax-Text-01"),
-          std::pair("minimax_m1", "MiniMax-M1"), std::pair("minimax", "linear attention"),
-          std::pair("minimax-h3", "MiniMax-H3")})
+         {std::pair("minimax-m3.1", "MiniMax-M3.1"), std::pair("minimax-01", "MiniMax-Text-01"),
+          std::pair("minimax-text-01", "MiniMax-Text-01"), std::pair("minimax_m1", "MiniMax-M1"),
+          std::pair("minimax", "linear attention"), std::pair("minimax-h3", "MiniMax-H3")})
         expect_error(Status::unsupported, what, [&, name = architecture] {
             config_of(with("general.architecture", std::string(name)));
         });

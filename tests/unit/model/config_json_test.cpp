@@ -102,21 +102,18 @@ TEST_CASE("the architecture decides, whatever the model type") {
     CHECK(config_of(with("architectures", {"Other", "MiniMaxM2ForCausalLM"})).n_layer == 62);
     expect_error(Status::unsupported, "MiniMaxText01ForCausalLM",
                  [] { config_of(with("architectures", {"MiniMaxText01ForCausalLM"})); });
-    expect_error(Status::unsupported, "MiniMaxM3ForCausalLM",
-                 [] { config_of(with("architectures", {"MiniMaxM3ForCausalLM"})); });
     const std::tuple<json, std::string> others[] = {
-        {{"MiniMaxM3ForCausalLM"}, "the model is MiniMax-M3 or M3.1, which has block-sparse attention"},
-        {{"MiniMaxM3VLForConditionalGeneration"}, "MiniMax-M3"},
-        {{"MiniMaxM3_1ForCausalLM"}, "MiniMax-M3 or M3.1"},
+        {{"MiniMaxM3VLForConditionalGeneration"}, "architecture"},
+        {{"MiniMaxM3_1ForCausalLM"}, "the model is MiniMax-M3.1"},
         {{"MiniMaxH3Model"}, "MiniMax-H3"},
         {{"MiniMaxM1ForCausalLM"}, "MiniMax-M1, which has linear attention"},
         {{"MiniMaxText01ForCausalLM"}, "MiniMax-Text-01, which has linear attention"},
         {{"MiniMaxVL01ForConditionalGeneration"}, "MiniMax-VL-01"},
         {{"MiniMaxForCausalLM"}, "MiniMax-Text-01 or M1"},
-        {{"Custom"}, "MiniMax-M3"}};  // refused by its model_type
+        {{"Custom"}, "MiniMax-H3"}};  // refused by its model_type
     for (const auto& [names, text] : others) {
         json object = with("architectures", names);
-        if (names == json{"Custom"}) object["model_type"] = "minimax_m3_vl";
+        if (names == json{"Custom"}) object["model_type"] = "minimax_h3";
         expect_error(Status::unsupported, text, [&] { config_of(object); });
     }
     json typed = without("architectures");

@@ -133,7 +133,7 @@ struct Bound {
         specs = model::bind_weights(checkpoint, config, lines.log);
         parts = model::parts_of(runtime::Placement({{backend, config.n_layer}}), specs);
         placed = weights::place(parts, std::array{weights::Storage::mapped}, {}, checkpoint, lines.log);
-        weights = model::join(parts, placed, config.n_layer);
+        weights = model::join(parts, placed, config);
     }
 
   private:

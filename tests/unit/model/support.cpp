@@ -39,7 +39,8 @@ std::vector<float> logits_of(const model::Model& model, std::span<const int32_t>
     const model::Config& config = model.config();
     const auto n = static_cast<int64_t>(ids.size());
     const auto n_vocab = static_cast<size_t>(config.n_vocab);
-    kv::Sequence cache = kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, kv, kv}, n);
+    kv::Sequence cache =
+        kv::Sequence::alone(backend::kv_layout_of(model::shape_of(config), config.n_layer, kv, kv), n);
     if (chunk == 0) chunk = ids.size();
     runtime::StepSpace space(model.backend(), model::shape_of(config), static_cast<int64_t>(chunk), n);
     std::vector<float> logits(ids.size() * n_vocab);

@@ -2,6 +2,8 @@
 #include "model/tensor_names.h"
 
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "support/catch.h"
 
@@ -74,4 +76,50 @@ TEST_CASE("rotary frequencies and scales of what is not quantised here are ignor
                              "model.layers.0.self_attn.q_proj.bias", "blk.0.attn_q.scale",
                              "model.layers.0.self_attn.q_proj.weight_zero_point", "model.layers.0.xk_scale"})
         CHECK_FALSE(names::is_ignored(name));
+}
+
+TEST_CASE("the prefix of a language model is dropped and added") {
+    using names::Prefix;
+    for (const auto& [stored, plain, prefix] :
+         {std::tuple("language_model.model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight",
+                     Prefix::outer),
+          {"language_model.lm_head.weight", "lm_head.weight", Prefix::outer},
+          {"model.language_model.embed_tokens.weight", "model.embed_tokens.weight", Prefix::inner}}) {
+        INFO(stored);
+        CHECK(names::without_prefix(stored) == std::pair(std::string(plain), prefix));
+        CHECK(names::with_prefix(plain, prefix) == stored);
+        CHECK(names::with_prefix(stored, prefix) == stored);  // it has the prefix already
+    }
+    CHECK(names::with_prefix("lm_head.weight", Prefix::inner) == "lm_head.weight");
+    for (const char* other : {"model.norm.weight", "lm_head.weight", "blk.0.attn_q.weight", "vision_tower.x",
+                              "language_model.other.weight"}) {
+        CHECK(names::without_prefix(other) == std::pair(std::string(other), Prefix::none));
+        CHECK(names::with_prefix(other, Prefix::none) == other);
+    }
+    CHECK(names::with_prefix("blk.0.attn_q.weight", Prefix::outer) == "blk.0.attn_q.weight");
+}
+
+TEST_CASE("the index and the dense feed-forwards of M3 have names in every kind of file") {
+    CHECK(names::layer(3, names::Part::index_q) ==
+          names::Spellings{"blk.3.indexer.q_proj.weight", "model.layers.3.self_attn.index_q_proj.weight",
+                           "model.layers.3.self_attn.indexer.q_proj.weight"});
+    CHECK(names::layer(3, names::Part::index_k)[0] == "blk.3.indexer.k_proj.weight");
+    CHECK(names::layer(3, names::Part::index_q_norm)[1] == "model.layers.3.self_attn.index_q_norm.weight");
+    CHECK(names::layer(3, names::Part::index_k_norm)[2] == "model.layers.3.self_attn.indexer.k_norm.weight");
+    CHECK(names::dense(0, names::ExpertPart::gate) ==
+          names::Spellings{"blk.0.ffn_gate.weight", "model.layers.0.mlp.gate_proj.weight"});
+    CHECK(names::shared_expert(3, names::ExpertPart::down) ==
+          names::Spellings{"blk.3.ffn_down_shexp.weight",
+                           "model.layers.3.block_sparse_moe.shared_experts.down_proj.weight",
+                           "model.layers.3.mlp.shared_experts.down_proj.weight"});
+    CHECK(names::fused_gate_up_dense(0)[0] == "model.layers.0.mlp.gate_up_proj.weight");
+    CHECK(names::fused_gate_up_shared(3)[1] == "model.layers.3.mlp.shared_experts.gate_up_proj.weight");
+}
+
+TEST_CASE("tensors of a vision tower are told by name") {
+    for (const char* name : {"vision_tower.patch.weight", "multi_modal_projector.linear_1.weight",
+                             "patch_merge_mlp.0.weight", "model.vision_tower.x", "model.patch_merge_mlp.x"})
+        CHECK(names::is_vision(name));
+    for (const char* name : {"model.layers.0.mlp.up_proj.weight", "vision.weight", "lm_head.weight"})
+        CHECK_FALSE(names::is_vision(name));
 }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration of MiniMax-M3's language model, from either container. A config.json has the spelling of the published files or
+// that of transformers 5; if it has both, they must agree.
+#pragma once
+
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/metadata.h"
+#include "model/config.h"
+
+namespace minim::model {
+
+Config m3_config(const json::Value& object, const Logger& log);
+Config m3_config(const checkpoint::Metadata& metadata, const Logger& log);
+
+}  // namespace minim::model
