@@ -31,12 +31,17 @@ uint64_t estimated_bytes(const model::Config& config, int64_t n_rows, int64_t n_
     const int64_t kv = config.n_head_kv * config.head_dim;
     const int64_t longest = std::max(config.hidden, q);
     uint64_t bytes = floats(n_rows * (2 * config.hidden + 2 * q + 2 * kv + 4 * config.n_expert_used));
-    bytes += floats(slots * (config.expert_ff + std::max(config.hidden, config.expert_ff)));
-    bytes += floats(n_rows * (config.n_expert + longest)) + floats(slots * config.expert_ff / 2);
+    const int64_t ff = model::shape_of(config).slot_ff();
+    bytes += floats(slots * (ff + std::max(config.hidden, ff)));
+    bytes += floats(n_rows * (config.n_expert + longest)) + floats(slots * ff / 2);
     bytes += static_cast<uint64_t>(n_rows * (n_context / backend::k_kv_page_tokens + 1)) * sizeof(uint64_t);
     bytes += floats(std::min<int64_t>(n_rows, 64) * config.n_vocab);
     if (is_device) bytes += floats(n_rows * q) + k_staging_bytes + k_driver_bytes;
     return bytes;
+}
+
+backend::KvLayout kv_layout(const model::Config& config, const Request& request) {
+    return backend::kv_layout_of(model::shape_of(config), config.n_layer, request.k_format, request.v_format);
 }
 
 }  // namespace
@@ -74,10 +79,24 @@ ModelBytes model_bytes(const model::Config& config, std::span<const weights::Wei
     return all;
 }
 
-uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t n_tokens) {
-    const backend::KvLayout layout = {1, config.n_head_kv, config.head_dim, request.k_format,
-                                      request.v_format};
-    return static_cast<uint64_t>(kv::page_count(n_tokens) * layout.page_bytes());
+uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t layer, int64_t n_tokens) {
+    return static_cast<uint64_t>(kv::page_count(n_tokens) * kv_layout(config, request).layer_bytes(layer));
+}
+
+uint64_t kv_read_bytes(const model::Config& config, const Request& request, int64_t layer, int64_t n_tokens) {
+    const backend::KvLayout layout = kv_layout(config, request);
+    const int64_t n_chosen = config.sparse_attention.top * config.sparse_attention.block;
+    if (!layout.has_index(layer) || n_tokens <= n_chosen) return kv_bytes(config, request, layer, n_tokens);
+    const int64_t index_bytes = backend::k_kv_page_tokens * layout.index_token_bytes();
+    return static_cast<uint64_t>(kv::page_count(n_chosen) * (layout.layer_bytes(layer) - index_bytes) +
+                                 kv::page_count(n_tokens) * index_bytes);
+}
+
+std::vector<uint64_t> kv_read_bytes(const model::Config& config, const Request& request, int64_t n_tokens) {
+    std::vector<uint64_t> all;
+    for (int64_t layer = 0; layer < config.n_layer; ++layer)
+        all.push_back(kv_read_bytes(config, request, layer, n_tokens));
+    return all;
 }
 
 uint64_t work_bytes(const ModelBytes& bytes, const Machine& machine, int64_t place, bool has_cache,
@@ -90,7 +109,9 @@ uint64_t work_bytes(const ModelBytes& bytes, const Machine& machine, int64_t pla
     alone.cache_bytes = has_cache ? 1 : 0;  // any size makes the work space of shared experts count
     auto work = runtime::step_bytes({&alone, 1}, model::shape_of(config), n_rows, n_context);
     return work[alone.backend.get()] + bytes.expert_norms +
-           static_cast<uint64_t>(config.n_layer * config.n_expert) * sizeof(backend::ExpertPlace);
+           static_cast<uint64_t>((config.n_layer - config.n_dense_layer) * config.n_expert +
+                                 (config.family == model::Family::m3 ? config.n_layer : 0)) *
+               sizeof(backend::ExpertPlace);
 }
 
 uint64_t output_bytes(const model::Config& config, const Machine& machine, int64_t n_rows) {

@@ -41,8 +41,13 @@ struct ModelBytes {
 ModelBytes model_bytes(const model::Config& config, std::span<const weights::WeightSpec> weights,
                        const HostFacts& host);
 
-// Returns the bytes of the KV cache of one layer.
-uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t n_tokens);
+// Returns the bytes of the KV cache of a layer, with its index keys if it has any.
+uint64_t kv_bytes(const model::Config& config, const Request& request, int64_t layer, int64_t n_tokens);
+// Returns the bytes of it that attention reads for the last row of n_tokens: all, or, if the layer chooses blocks, the index keys
+// and the chosen blocks.
+uint64_t kv_read_bytes(const model::Config& config, const Request& request, int64_t layer, int64_t n_tokens);
+// Returns what kv_read_bytes() says of each layer.
+std::vector<uint64_t> kv_read_bytes(const model::Config& config, const Request& request, int64_t n_tokens);
 
 // Returns the bytes in a place that are neither weights nor KV cache: the buffers of steps of n_rows rows, staging, tables of experts,
 // and what a driver takes. An open device says what it needs; for others, and for the host, it is estimated.

@@ -74,7 +74,7 @@ class Opening {
           request_(std::move(request)),
           config_(config),
           weights_(weights),
-          rules_(read_rules(request_, machine_, config.n_layer)) {
+          rules_(read_rules(request_, machine_, config)) {
         for (int64_t d = 0; d < machine_.host_place(); ++d)
             machine_.devices[d].is_unified = machine_.backends[d]->shares_host_memory();
         check_unified(request_, machine_);
@@ -133,14 +133,16 @@ class Opening {
         const int64_t n_context = request_.n_context;
         auto work = runtime::step_bytes(placement.stages(), model::shape_of(config_),
                                         std::min(runtime::k_default_step_rows, n_context), n_context);
-        const uint64_t kv = kv_bytes(config_, request_, std::max(n_context, request_.n_kv_tokens));
         for (size_t s = 0; s < placement.stages().size(); ++s) {
             const Shard& shard = placement.shards()[s];
             const int64_t device = plan.layer_place[shard.first_layer];
             if (!machine_.has_own_memory(device)) continue;
             const uint64_t available = machine_.devices[device].memory_bytes;
-            const uint64_t needed = kv * static_cast<uint64_t>(shard.n_layer) + work[shard.backend.get()] +
-                                    weights::device_bytes(model::part_of(shard, weights_).weights);
+            uint64_t needed =
+                work[shard.backend.get()] + weights::device_bytes(model::part_of(shard, weights_).weights);
+            for (int64_t i = 0; i < shard.n_layer; ++i)
+                needed += kv_bytes(config_, request_, shard.first_layer + i,
+                                   std::max(n_context, request_.n_kv_tokens));
             if (needed > available) return Shortage{shard, needed, available};
         }
         return {};
@@ -200,7 +202,8 @@ class Opening {
         for (const weights::WeightSpec& weight : weights_)
             if (weight.is_expert()) bytes += weight.bytes();
         const double expert_bytes =
-            static_cast<double>(bytes) / static_cast<double>(config_.n_layer * config_.n_expert);
+            static_cast<double>(bytes) /
+            static_cast<double>((config_.n_layer - config_.n_dense_layer) * config_.n_expert);
         std::vector<Stage> stages = stages_of(plan, machine_);
         int64_t layer = 0;
         for (Stage& stage : stages) {

@@ -150,7 +150,7 @@ void check(const Request& request, const Machine& machine) {
 
 Plan plan_layers(Request request, const Machine& machine, const model::Config& config,
                  std::span<const weights::WeightSpec> weights) {
-    const Rules rules = read_rules(request, machine, config.n_layer);
+    const Rules rules = read_rules(request, machine, config);
     const ModelBytes bytes = model_bytes(config, weights, machine.host);
     choose_kv(request, machine, bytes, rules);
     const bool chooses_rows = request.n_rows == 0;

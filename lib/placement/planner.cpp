@@ -90,8 +90,9 @@ Planner::Planner(Request request, const Machine& machine, const ModelBytes& byte
                                 ? kv::page_count(request_.n_kv_tokens)
                                 : kv::page_count(request_.n_context) * request_.n_sequences;
     n_kv_tokens_ = n_pages * backend::k_kv_page_tokens;
-    layer_kv_ = kv_bytes(bytes.config, request_, n_kv_tokens_);
-    layer_kv_of_one_ = kv_bytes(bytes.config, request_, request_.n_context);
+    for (int64_t layer = 0; layer < n_layer_; ++layer)
+        layer_kv_.push_back(kv_bytes(bytes.config, request_, layer, n_kv_tokens_));
+    kv_reads_ = kv_read_bytes(bytes.config, request_, request_.n_context);
 }
 
 int64_t Planner::n_rows() const {
@@ -282,8 +283,13 @@ Plan Planner::filled(const Counts& counts, bool may_cache) const {
     plan.places.push_back({.name = "cpu"});
     for (int64_t place = 0; place <= host; ++place) plan.places[place].work_bytes = work_[place];
     add_dense(plan);
-    for (int64_t l = 0; l < n_layer_; ++l)
-        if (const auto place = ruled(l)) add_experts(plan, l, *place);
+    for (int64_t l = 0; l < n_layer_; ++l) {
+        if (!has_experts(l)) {
+            plan.expert_place[l] = plan.layer_place[l];
+        } else if (const auto place = ruled(l)) {
+            add_experts(plan, l, *place);
+        }
+    }
     std::vector<std::vector<int64_t>> sharing;  // by device: the layers whose experts a cache is for
     for (int64_t place = 0; place <= host; ++place)
         sharing.push_back(add_free_experts(plan, place, may_cache && place != host));
@@ -296,7 +302,7 @@ void Planner::add_dense(Plan& plan) const {
     for (int64_t l = 0; l < n_layer_; ++l) {
         PlannedPlace& there = plan.places[plan.layer_place[l]];
         there.dense_bytes += bytes_.layers[l].dense;
-        there.kv_bytes += layer_kv_;
+        there.kv_bytes += layer_kv_[l];
         ++there.n_layers;
     }
     plan.places[plan.layer_place.front()].dense_bytes += bytes_.embedding;
@@ -318,7 +324,7 @@ std::vector<int64_t> Planner::add_free_experts(Plan& plan, int64_t place, bool m
     std::vector<int64_t> sharing;
     uint64_t bytes = 0;
     for (int64_t l = n_layer_ - 1; l >= 0; --l) {
-        if (plan.layer_place[l] != place) continue;
+        if (plan.layer_place[l] != place || !has_experts(l)) continue;
         if (ruled(l) == host && request_.caches_host_experts) sharing.push_back(l);
         if (ruled(l)) continue;
         layers.push_back(l);
@@ -444,8 +450,8 @@ void Planner::finish(Plan& plan) const {
         plan.token_dense_bytes += layer.dense;
         plan.token_expert_bytes += layer.one_expert() * static_cast<uint64_t>(bytes_.config.n_expert_used);
     }
-    plan.token_kv_bytes = layer_kv_of_one_ * static_cast<uint64_t>(n_layer_);
-    if (rates_are_known_) predict(machine_, bytes_, layer_kv_of_one_, plan);
+    plan.token_kv_bytes = std::accumulate(kv_reads_.begin(), kv_reads_.end(), uint64_t{0});
+    if (rates_are_known_) predict(machine_, bytes_, kv_reads_, plan);
 }
 
 // ---- KV cache ----

@@ -66,6 +66,7 @@ class Planner {
     void finish(Plan& plan) const;
 
     std::optional<int64_t> ruled(int64_t layer) const;
+    bool has_experts(int64_t layer) const { return bytes_.config.has_experts(layer); }
     uint64_t room_on(const Plan& plan, int64_t device) const;
     bool may_cache() const;
     uint64_t staging_bytes(const DeviceFacts& device, uint64_t expert_bytes, uint64_t all,
@@ -79,10 +80,10 @@ class Planner {
     const int64_t n_step_rows_;  // of the request, or k_default_step_rows
     const bool rates_are_known_;
     const bool is_unified_;
-    std::vector<uint64_t> work_;  // by place
-    int64_t n_kv_tokens_ = 0;     // of all sequences, in whole pages
-    uint64_t layer_kv_ = 0;       // of all sequences
-    uint64_t layer_kv_of_one_ = 0;
+    std::vector<uint64_t> work_;      // by place
+    int64_t n_kv_tokens_ = 0;         // of all sequences, in whole pages
+    std::vector<uint64_t> layer_kv_;  // by layer, of all sequences
+    std::vector<uint64_t> kv_reads_;  // by layer: what a row reads at the end of the context
 };
 
 // Chooses the KV cache, and the context if it is 0, of a request for an engine, which then asks for them. Returns the longest context

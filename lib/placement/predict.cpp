@@ -100,6 +100,23 @@ double matrix_seconds(const DeviceFacts& device, double bytes, double cycles) {
     return std::cbrt(read * read * read + decode * decode * decode);
 }
 
+// Returns the operations of a row beside those of experts, on average over a prompt of n_context tokens: projections, attention to
+// half of the context or to the chosen blocks, scores of index keys, and a dense feed-forward.
+double dense_operations(const model::Config& config, int64_t layer, double n_context) {
+    const backend::SparseAttention& sparse = config.sparse_attention;
+    const bool is_sparse = config.is_sparse(layer);
+    const auto hidden = static_cast<double>(config.hidden);
+    const auto q = static_cast<double>(config.n_head * config.head_dim);
+    const auto kv = static_cast<double>(config.n_head_kv * config.head_dim);
+    const double index = is_sparse ? static_cast<double>(sparse.n_head * sparse.dim) : 0.0;
+    const double index_key = is_sparse ? static_cast<double>(sparse.dim) : 0.0;
+    const auto dense = static_cast<double>(config.has_experts(layer) ? config.shared_ff : config.dense_ff);
+    double n_keys = n_context / 2.0;
+    if (is_sparse) n_keys = std::min(n_keys, static_cast<double>(sparse.top * sparse.block));
+    const double products = 2.0 * hidden * (2.0 * q + 2.0 * kv + index + index_key + 3.0 * dense);
+    return products + 4.0 * q * n_keys + 2.0 * index * n_context / 2.0;
+}
+
 // One device or the host.
 struct Speed {
     double bytes_per_second;
@@ -108,8 +125,9 @@ struct Speed {
 
 class Predictor {
   public:
-    Predictor(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, const Plan& plan)
-        : machine_(machine), bytes_(bytes), plan_(plan), kv_bytes_(static_cast<double>(kv_bytes)) {}
+    Predictor(const Machine& machine, const ModelBytes& bytes, std::span<const uint64_t> kv_reads,
+              const Plan& plan)
+        : machine_(machine), bytes_(bytes), plan_(plan), kv_reads_(kv_reads) {}
 
     DecodeSeconds decode() const {
         DecodeSeconds seconds;
@@ -122,8 +140,9 @@ class Predictor {
                     ? layer.dense_on_host
                     : k_dense_starts * k_start_dense_seconds +
                           matrix_seconds(facts_of(own), static_cast<double>(layer.dense), layer.dense_cycles);
-            seconds.kv_cache += kv_bytes_ / (is_host(own) ? speed_of(own).bytes_per_second
-                                                          : nominal_bandwidth(facts_of(own)) * k_kv_part);
+            seconds.kv_cache += static_cast<double>(kv_reads_[l]) /
+                                (is_host(own) ? speed_of(own).bytes_per_second
+                                              : nominal_bandwidth(facts_of(own)) * k_kv_part);
             const double cached = plan_.cached_part[l];
             const double here = experts_on(own, layer, cached * used_part(layer));
             const double there = experts_on(experts, layer, (1.0 - cached) * used_part(layer));
@@ -150,7 +169,7 @@ class Predictor {
         for (size_t l = 0; l < bytes_.layers.size(); ++l) {
             const int64_t own = plan_.layer_place[l];
             const int64_t experts = plan_.expert_place[l];
-            seconds += dense_seconds(own, bytes_.layers[l], n_rows);
+            seconds += dense_seconds(own, l, n_rows);
             seconds += plan_.cached_part[l] > 0.0 ? shared_seconds(l, n_rows)
                                                   : expert_seconds(experts, bytes_.layers[l], n_rows, 1.0);
             seconds +=
@@ -185,19 +204,20 @@ class Predictor {
         return k_start_experts_seconds + matrix_seconds(facts_of(place), bytes, part * layer.expert_cycles);
     }
 
-    double dense_seconds(int64_t place, const LayerBytes& layer, double n_rows) const {
-        const model::Config& config = bytes_.config;
+    double dense_seconds(int64_t place, size_t l, double n_rows) const {
         const Speed speed = speed_of(place);
-        const auto q = static_cast<double>(config.n_head * config.head_dim);
-        const auto kv = static_cast<double>(config.n_head_kv * config.head_dim);
-        const double products = 2.0 * static_cast<double>(config.hidden) * (2.0 * q + 2.0 * kv);
-        const double attention = 4.0 * q * static_cast<double>(plan_.n_context) / 2.0;
-        return std::max((static_cast<double>(layer.dense) + kv_bytes_ / 2.0) / speed.bytes_per_second,
-                        n_rows * (products + attention) / speed.operations_per_second);
+        const double bytes =
+            static_cast<double>(bytes_.layers[l].dense) + static_cast<double>(kv_reads_[l]) / 2.0;
+        return std::max(bytes / speed.bytes_per_second,
+                        n_rows *
+                            dense_operations(bytes_.config, static_cast<int64_t>(l),
+                                             static_cast<double>(plan_.n_context)) /
+                            speed.operations_per_second);
     }
 
     // Returns the seconds for a part of the experts.
     double expert_seconds(int64_t place, const LayerBytes& layer, double n_rows, double part) const {
+        if (layer.n_experts == 0) return 0.0;
         const model::Config& config = bytes_.config;
         const Speed speed = speed_of(place);
         const double operations = 2.0 * 3.0 * static_cast<double>(config.hidden * config.expert_ff) *
@@ -238,7 +258,7 @@ class Predictor {
     const Machine& machine_;
     const ModelBytes& bytes_;
     const Plan& plan_;
-    const double kv_bytes_;
+    const std::span<const uint64_t> kv_reads_;  // by layer
 };
 
 }  // namespace
@@ -253,13 +273,13 @@ constexpr double k_host_link = 1.25e9;
 
 class RankPredictor {
   public:
-    RankPredictor(const Machine& machine, std::span<const ModelBytes> ranks, uint64_t kv_bytes,
-                  const LinkFacts& link, const Plan& plan)
+    RankPredictor(const Machine& machine, std::span<const ModelBytes> ranks,
+                  std::span<const uint64_t> kv_reads, const LinkFacts& link, const Plan& plan)
         : machine_(machine),
           ranks_(ranks),
           config_(ranks.front().config),
           plan_(plan),
-          kv_bytes_(static_cast<double>(kv_bytes)),
+          kv_reads_(kv_reads),
           is_on_host_(machine.devices.empty()),
           link_(completed(link)) {}
 
@@ -330,14 +350,16 @@ class RankPredictor {
         const double n_experts =
             fullest_group(config_.n_expert, config_.n_expert_used, plan_.parallel.expert_groups);
         DecodeSeconds seconds;
-        for (const LayerBytes& layer : bytes.layers) {
+        for (size_t l = 0; l < bytes.layers.size(); ++l) {
+            const LayerBytes& layer = bytes.layers[l];
             if (layer.dense == 0) continue;  // of another stage
+            const auto kv = static_cast<double>(kv_reads_[l]);
             const double part = layer.n_experts == 0 ? 0.0 : n_experts / static_cast<double>(layer.n_experts);
             const double expert_bytes = part * static_cast<double>(layer.experts);
             seconds.sums += sums_of_layer() * link_.sum_seconds;
             if (is_on_host_) {
                 seconds.dense += layer.dense_on_host;
-                seconds.kv_cache += kv_bytes_ / host_bandwidth(machine_.host);
+                seconds.kv_cache += kv / host_bandwidth(machine_.host);
                 seconds.host_experts += part * layer.experts_on_host;
                 seconds.launches += k_host_layer_seconds;
                 continue;
@@ -345,9 +367,10 @@ class RankPredictor {
             const DeviceFacts& device = facts_of(rank);
             seconds.dense += k_dense_starts * k_start_dense_seconds +
                              matrix_seconds(device, static_cast<double>(layer.dense), layer.dense_cycles);
-            seconds.kv_cache += kv_bytes_ / (nominal_bandwidth(device) * k_kv_part);
-            seconds.device_experts +=
-                k_start_experts_seconds + matrix_seconds(device, expert_bytes, part * layer.expert_cycles);
+            seconds.kv_cache += kv / (nominal_bandwidth(device) * k_kv_part);
+            if (layer.n_experts > 0)
+                seconds.device_experts += k_start_experts_seconds +
+                                          matrix_seconds(device, expert_bytes, part * layer.expert_cycles);
             seconds.launches += k_device_layer_seconds;
         }
         if (bytes.head == 0) return seconds;
@@ -361,21 +384,22 @@ class RankPredictor {
     // Returns the seconds of a rank for a step of many rows.
     double step_seconds(int64_t rank, double n_rows) const {
         const Speed speed = speed_of(rank);
-        const auto q = static_cast<double>(config_.n_head * config_.head_dim);
-        const auto kv = static_cast<double>(config_.n_head_kv * config_.head_dim);
         const auto hidden = static_cast<double>(config_.hidden);
-        const double dense_operations =
-            2.0 * hidden * (2.0 * q + 2.0 * kv) + 2.0 * q * static_cast<double>(plan_.n_context);
         const double slots = n_used() / static_cast<double>(plan_.parallel.expert_groups);
         const double expert_operations = 6.0 * hidden * static_cast<double>(config_.expert_ff) * slots;
         const double read_part = std::min(1.0, n_rows * n_used() / static_cast<double>(config_.n_expert));
         double seconds = 0.0;
-        for (const LayerBytes& layer : ranks_[rank].layers) {
+        for (size_t l = 0; l < ranks_[rank].layers.size(); ++l) {
+            const LayerBytes& layer = ranks_[rank].layers[l];
             if (layer.dense == 0) continue;
-            seconds += std::max((static_cast<double>(layer.dense) + kv_bytes_ / 2.0) / speed.bytes_per_second,
-                                n_rows * dense_operations / speed.operations_per_second);
-            seconds += std::max(static_cast<double>(layer.experts) * read_part / speed.bytes_per_second,
-                                n_rows * expert_operations / speed.operations_per_second);
+            const double operations =
+                dense_operations(config_, static_cast<int64_t>(l), static_cast<double>(plan_.n_context));
+            seconds += std::max((static_cast<double>(layer.dense) + static_cast<double>(kv_reads_[l]) / 2.0) /
+                                    speed.bytes_per_second,
+                                n_rows * operations / speed.operations_per_second);
+            if (layer.n_experts > 0)
+                seconds += std::max(static_cast<double>(layer.experts) * read_part / speed.bytes_per_second,
+                                    n_rows * expert_operations / speed.operations_per_second);
             seconds +=
                 (is_on_host_ ? k_host_layer_seconds : k_device_layer_seconds) + exchange_seconds(n_rows);
         }
@@ -398,7 +422,7 @@ class RankPredictor {
     const std::span<const ModelBytes> ranks_;
     const model::Config& config_;
     const Plan& plan_;
-    const double kv_bytes_;
+    const std::span<const uint64_t> kv_reads_;  // by layer
     const bool is_on_host_;
     const LinkFacts link_;
 };
@@ -438,8 +462,9 @@ runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host
     return {.break_even_slots = break_even_slots};
 }
 
-void predict(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, Plan& plan) {
-    const Predictor predictor(machine, bytes, kv_bytes, plan);
+void predict(const Machine& machine, const ModelBytes& bytes, std::span<const uint64_t> kv_reads,
+             Plan& plan) {
+    const Predictor predictor(machine, bytes, kv_reads, plan);
     plan.decode_seconds = predictor.decode();
     plan.decode_tokens_per_second = 1.0 / plan.decode_seconds.total();
     plan.prompt_tokens_per_second = predictor.prompt_tokens_per_second();
@@ -471,9 +496,9 @@ double fullest_group(int64_t n_expert, int64_t n_used, int64_t n_groups) {
     return mean;
 }
 
-void predict_ranks(const Machine& machine, std::span<const ModelBytes> ranks, uint64_t kv_bytes,
-                   const LinkFacts& link, Plan& plan) {
-    const RankPredictor predictor(machine, ranks, kv_bytes, link, plan);
+void predict_ranks(const Machine& machine, std::span<const ModelBytes> ranks,
+                   std::span<const uint64_t> kv_reads, const LinkFacts& link, Plan& plan) {
+    const RankPredictor predictor(machine, ranks, kv_reads, link, plan);
     plan.decode_seconds = predictor.decode();
     plan.decode_tokens_per_second = 1.0 / plan.decode_seconds.total();
     plan.prompt_tokens_per_second = predictor.prompt_tokens_per_second();

@@ -33,17 +33,17 @@ double device_rate(const DeviceFacts& device, double bytes, double cycles);
 // larger cache would make decoding slower. The rates are bytes a second of the kernels.
 double balanced_part(double device_rate, double host_rate);
 
-// Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts. kv_bytes: of a layer, for the
-// whole context of one sequence.
-void predict(const Machine& machine, const ModelBytes& bytes, uint64_t kv_bytes, Plan& plan);
+// Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts. kv_reads: by layer, what a row reads
+// at the end of the context.
+void predict(const Machine& machine, const ModelBytes& bytes, std::span<const uint64_t> kv_reads, Plan& plan);
 
 // Returns how many of the n_used experts of a token are in the fullest of n_groups groups, on average, if all choices of n_expert are
 // equally likely: 5.08 of 8 of 256 for 2 groups, 3.51 for 4, 2.56 for 8.
 double fullest_group(int64_t n_expert, int64_t n_used, int64_t n_groups);
 
 // The same for the ranks of plan.parallel, on the devices, or each on a host if there are none. `ranks`: what each has; their
-// configuration is that of one rank but for n_expert. kv_bytes: of a layer on one rank.
-void predict_ranks(const Machine& machine, std::span<const ModelBytes> ranks, uint64_t kv_bytes,
-                   const LinkFacts& link, Plan& plan);
+// configuration is that of one rank but for n_expert. kv_reads: of each layer on one rank.
+void predict_ranks(const Machine& machine, std::span<const ModelBytes> ranks,
+                   std::span<const uint64_t> kv_reads, const LinkFacts& link, Plan& plan);
 
 }  // namespace minim::placement

@@ -90,14 +90,16 @@ class RankPlanner {
 PlannedPlace RankPlanner::place_of(const Request& request, int64_t rank, int64_t n_kv_tokens) const {
     const ModelBytes& bytes = ranks_[rank];
     PlannedPlace place = {.name = on_host() ? "cpu" : machine_.devices[rank].name};
-    place.n_layers = shard_of(parallel_, rank, config_.n_layer).n_layer;
+    const runtime::Shard shard = shard_of(parallel_, rank, config_.n_layer);
+    place.n_layers = shard.n_layer;
     place.dense_bytes = bytes.embedding + bytes.head;
     for (const LayerBytes& layer : bytes.layers) {
         place.dense_bytes += layer.dense;
         place.expert_bytes += layer.experts;
         place.n_experts += layer.n_experts;
     }
-    place.kv_bytes = kv_bytes(config_, request, n_kv_tokens) * static_cast<uint64_t>(place.n_layers);
+    for (int64_t i = 0; i < shard.n_layer; ++i)
+        place.kv_bytes += kv_bytes(config_, request, shard.first_layer + i, n_kv_tokens);
     const int64_t n_rows =
         std::min(request.n_rows > 0 ? request.n_rows : runtime::k_default_step_rows, request.n_context);
     place.work_bytes = work_bytes(bytes, machine_, on_host() ? machine_.host_place() : rank, false, n_rows,
@@ -117,12 +119,13 @@ Plan RankPlanner::plan(const Request& request) const {
     plan.n_sequences = request.n_sequences;
     plan.n_ubatch = request.n_rows > 0 ? request.n_rows : runtime::k_default_step_rows;
     plan.fits = true;
-    const uint64_t layer_kv_of_one = kv_bytes(config_, request, request.n_context);
+    const std::vector<uint64_t> kv_reads = kv_read_bytes(config_, request, request.n_context);
     for (int64_t rank = 0; rank < parallel_.n_ranks(); ++rank) {
         const PlannedPlace place = place_of(request, rank, plan.n_kv_tokens);
         plan.fits &= used(place) + place.work_bytes + reserve_of(memory_of(rank)) <= memory_of(rank);
         plan.token_dense_bytes += place.dense_bytes - ranks_[rank].embedding;
-        plan.token_kv_bytes += layer_kv_of_one * static_cast<uint64_t>(place.n_layers);
+        const runtime::Shard shard = shard_of(parallel_, rank, config_.n_layer);
+        for (int64_t i = 0; i < shard.n_layer; ++i) plan.token_kv_bytes += kv_reads[shard.first_layer + i];
         plan.places.push_back(place);
     }
     for (int64_t rank = 0; rank < parallel_.n_ranks(); rank += parallel_.expert_groups)
@@ -136,7 +139,7 @@ Plan RankPlanner::plan(const Request& request) const {
                                      : std::ranges::all_of(machine_.devices, [](const DeviceFacts& d) {
                                            return d.bytes_per_second > 0.0;
                                        }));
-    if (is_known) predict_ranks(machine_, ranks_, layer_kv_of_one, request.link, plan);
+    if (is_known) predict_ranks(machine_, ranks_, kv_reads, request.link, plan);
     return plan;
 }
 

@@ -15,17 +15,28 @@ namespace {
 
 namespace names = model::names;
 
-std::vector<RuledTensor> all_tensors(int64_t n_layer) {
+bool has_part(const model::Config& config, int64_t layer, names::Part part) {
+    if (part == names::Part::router || part == names::Part::router_bias) return config.has_experts(layer);
+    return part <= names::k_last_common_part || config.is_sparse(layer);
+}
+
+std::vector<RuledTensor> all_tensors(const model::Config& config) {
     std::vector<RuledTensor> all = {{names::embedding()[0], -1, false}};
-    for (int64_t layer = 0; layer < n_layer; ++layer) {
-        for (auto part = names::Part::attn_norm; part <= names::Part::router_bias;
+    for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+        const bool has_experts = config.has_experts(layer);
+        for (auto part = names::Part::attn_norm; part <= names::Part::index_k_norm;
              part = static_cast<names::Part>(static_cast<int>(part) + 1))
-            all.push_back({names::layer(layer, part)[0], layer, false});
+            if (has_part(config, layer, part)) all.push_back({names::layer(layer, part)[0], layer, false});
+        for (const auto part : {names::ExpertPart::gate, names::ExpertPart::up, names::ExpertPart::down}) {
+            if (!has_experts) all.push_back({names::dense(layer, part)[0], layer, false});
+            if (has_experts && config.shared_ff > 0)
+                all.push_back({names::shared_expert(layer, part)[0], layer, false});
+        }
         for (const std::string_view part : {"gate", "up", "down"})
-            all.push_back({names::stacked_expert(layer, part), layer, true});
+            if (has_experts) all.push_back({names::stacked_expert(layer, part), layer, true});
     }
-    all.push_back({names::output_norm()[0], n_layer, false});
-    all.push_back({names::output()[0], n_layer, false});
+    all.push_back({names::output_norm()[0], config.n_layer, false});
+    all.push_back({names::output()[0], config.n_layer, false});
     return all;
 }
 
@@ -96,8 +107,9 @@ std::vector<Override> parse_overrides(std::string_view text) {
     return all;
 }
 
-Rules read_rules(const Request& request, const Machine& machine, int64_t n_layer) {
-    Rules rules = {std::vector<std::optional<int64_t>>(n_layer), all_tensors(n_layer)};
+Rules read_rules(const Request& request, const Machine& machine, const model::Config& config) {
+    const int64_t n_layer = config.n_layer;
+    Rules rules = {std::vector<std::optional<int64_t>>(n_layer), all_tensors(config)};
     if (request.overrides)
         for (const Override& item : parse_overrides(*request.overrides)) {
             const std::string device = machine.is_open() ? device_name(item.device) : item.device;

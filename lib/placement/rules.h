@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/config.h"
 #include "placement/facts.h"
 #include "placement/request.h"
 
@@ -42,7 +43,7 @@ struct Rules {
 // Reads the overrides and n_host_experts of a request. An override puts tensors on a device if its regular expression is found in their
 // names; the first one that matches decides. Throws invalid for a bad pattern, for a pattern that only matches tensors that earlier
 // patterns match, or none, and for an unknown device.
-Rules read_rules(const Request& request, const Machine& machine, int64_t n_layer);
+Rules read_rules(const Request& request, const Machine& machine, const model::Config& config);
 
 // Throws unsupported if a rule would move a tensor that is not of experts, or only some of the experts' matrices of a layer. `places`: of
 // the layers.

@@ -17,7 +17,9 @@ class Ten {
     Ten() : machine(machine_of({devices.begin(), devices.end()})) {}
 
     std::string placed(const placement::Request& request) {
-        const placement::Rules rules = placement::read_rules(request, machine, 10);
+        model::Config config;
+        config.n_layer = 10;
+        const placement::Rules rules = placement::read_rules(request, machine, config);
         placement::Plan plan;
         plan.places.resize(4);
         plan.layer_place = layers;

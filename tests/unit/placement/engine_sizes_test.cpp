@@ -212,7 +212,7 @@ TEST_CASE("a context that does not fit is named with the one that does") {
     const model::Config config = full_config();
     const Machine machine = {.host = {24 * k_gib, 1e11, false}};
     const ModelBytes bytes = model_bytes(config, weights, machine.host);
-    const Rules rules = read_rules({}, machine, config.n_layer);
+    const Rules rules = read_rules({}, machine, config);
     // Returns the longest context that fits, if this one does not.
     const auto longest_for = [&](int64_t n_context) {
         Request request = engine_request(n_context);
