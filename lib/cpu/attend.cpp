@@ -161,6 +161,9 @@ struct QueryBlock {
     // The args.index->shape.top blocks that a sparse row, which is then the only one, attends to, in ascending order: its own is
     // the last. Null: all. Positions below count those of these blocks only.
     const int32_t* chosen = nullptr;
+    // Of the layout, which computes them with divisions: the offsets of the head's slot 0 in a page, and the bytes of a slot.
+    int64_t k_offset = 0, v_offset = 0;
+    int64_t k_token_bytes = 0, v_token_bytes = 0;
 
     const KvLayout& layout() const { return *sequence.layout; }
     int64_t n_queries() const { return n_rows * n_heads; }
@@ -192,13 +195,11 @@ struct QueryBlock {
     // Return the head's K and V from a position on, n_together() of them at a multiple of that.
     const std::byte* keys(int64_t position) const {
         const int64_t at = in_sequence(position);
-        return page(at) + layout().k_offset(args.layer, head_kv) +
-               at % k_kv_page_tokens * layout().k_token_bytes();
+        return page(at) + k_offset + at % k_kv_page_tokens * k_token_bytes;
     }
     const std::byte* values(int64_t position) const {
         const int64_t at = in_sequence(position);
-        return page(at) + layout().v_offset(args.layer, head_kv) +
-               at % k_kv_page_tokens * layout().v_token_bytes();
+        return page(at) + v_offset + at % k_kv_page_tokens * v_token_bytes;
     }
     const std::byte* page(int64_t at) const { return sequence.pages[at / k_kv_page_tokens]; }
 };
@@ -340,6 +341,11 @@ QueryBlock block_of(const CpuScratch& scratch, const AttendArgs& args, int64_t f
                     int64_t head_kv) {
     QueryBlock block = {args,    *args.rows[first_row].sequence, first_row, n_rows,
                         head_kv, args.n_head / args.n_head_kv};
+    const KvLayout& layout = block.layout();
+    block.k_offset = layout.k_offset(args.layer, head_kv);
+    block.v_offset = layout.v_offset(args.layer, head_kv);
+    block.k_token_bytes = layout.k_token_bytes();
+    block.v_token_bytes = layout.v_token_bytes();
     if (is_sparse(args, first_row))
         block.chosen = scratch.chosen_blocks + (first_row * args.n_head_kv + head_kv) * args.index->shape.top;
     return block;
