@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "chat/markup.h"
+#include "chat/family.h"
 #include "handles.h"
 #include "model/chat_tokens.h"
 #include "structs.h"
@@ -44,6 +44,7 @@ std::vector<chat::Segment> rendered(const minim_model* model, const char* messag
     std::vector<std::string> unread;
     chat::RenderOptions options = options_of(params);
     options.unread_variables = &unread;
+    options.family = chat::markup_of(open.model->text().tokenizer()).family;
     std::vector<chat::Segment> segments =
         chat::render(chat_template, &required(messages, "messages"), optional_text(params.tools),
                      optional_text(params.kwargs), options);
@@ -119,11 +120,24 @@ minim_status minim_chat_opens_thinking(const minim_model* model, const int32_t* 
         required(opens, "opens") = 0;
         const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
         std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
-        const auto think_open = tokenizer.find(chat::markup::k_think_open);
+        const auto think_open = tokenizer.find(chat::markup_of(tokenizer).think_open);
         const auto is_space = [&](int32_t id) {
             return std::ranges::all_of(tokenizer.token_bytes(id), chat::markup::is_space);
         };
         while (!ids.empty() && is_space(ids.back())) ids = ids.first(ids.size() - 1);
         *opens = !ids.empty() && think_open == ids.back() ? 1 : 0;
+    });
+}
+
+minim_status minim_chat_get_markup(const minim_model* model, minim_chat_markup* out, minim_error* err) {
+    return guard(err, [&] {
+        const chat::Markup& markup = chat::markup_of(required(model, "model").model().text().tokenizer());
+        minim_chat_markup result = MINIM_CHAT_MARKUP_INIT;
+        result.format = static_cast<int32_t>(markup.family);
+        // The texts are literals, so they are zero-terminated.
+        result.think_begin = markup.think_open.data();
+        result.think_end = markup.think_close.data();
+        result.call_begin = chat::call_begin(markup).data();
+        result_to(out, "minim_chat_markup", result);
     });
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "chat/markup.h"
+#include "chat/family.h"
 #include "constraint/gbnf.h"
 #include "constraint/json_schema.h"
 #include "constraint/regex.h"
@@ -39,10 +39,9 @@ minim_constraint_params read_params(const minim_constraint_params* params) {
 // Returns the token that begins a call, if calls are optional.
 std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool are_optional) {
     if (!are_optional) return std::nullopt;
-    const auto token = tokenizer.find(chat::markup::k_block_open);
-    if (!token)
-        fail(Status::unsupported, "calls cannot be optional: the model has no token {}",
-             chat::markup::k_block_open);
+    const std::string_view opening = chat::call_begin(chat::markup_of(tokenizer));
+    const auto token = tokenizer.find(opening);
+    if (!token) fail(Status::unsupported, "calls cannot be optional: the model has no token {}", opening);
     return token;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <utility>
 
 #include "base/json.h"
@@ -22,8 +23,21 @@ chat::ReasoningMode mode_of(int32_t reasoning) {
     return static_cast<chat::ReasoningMode>(reasoning);
 }
 
+static_assert(static_cast<int>(chat::Family::m3) == MINIM_CHAT_FORMAT_M3);
+
+chat::Family family_of(int32_t format) {
+    if (format != MINIM_CHAT_FORMAT_M2 && format != MINIM_CHAT_FORMAT_M3)
+        fail(Status::invalid, "format is {}; M2 (0) and M3 (1) are known", format);
+    return static_cast<chat::Family>(format);
+}
+
 chat::ParserOptions options_of(const minim_output_parser_params& params) {
-    return {mode_of(params.reasoning), !flag(params.starts_in_content, "starts_in_content")};
+    return {mode_of(params.reasoning), !flag(params.starts_in_content, "starts_in_content"),
+            family_of(params.format)};
+}
+
+minim_output_parser_params given_params(const minim_output_parser_params* params) {
+    return params_of(params, "minim_output_parser_params", offsetof(minim_output_parser_params, format));
 }
 
 json::Value tools_of(const minim_output_parser_params& params) {
@@ -60,7 +74,7 @@ minim_status minim_output_parser_create(const minim_output_parser_params* params
                                         minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const auto known = params_of(params, "minim_output_parser_params");
+        const auto known = given_params(params);
         *out = new minim_output_parser{{tools_of(known), options_of(known)}};
     });
 }
@@ -124,7 +138,7 @@ minim_status minim_output_parse(const minim_output_parser_params* params, const 
                                 int32_t finish, minim_output** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const auto known = params_of(params, "minim_output_parser_params");
+        const auto known = given_params(params);
         const std::string_view bytes = text_argument(text, length, "text");
         chat::ParsedOutput output =
             chat::parse_output(bytes, tools_of(known), options_of(known), finish_of(finish));

@@ -1165,7 +1165,7 @@ MINIM_API void minim_decoder_free(minim_decoder* decoder);
  * sorted in the order of the calls. Errors: INVALID (bad JSON; an exception of the template, with its text,
  * as for a tool message without a call; a message that the template would leave out, with its place and
  * role), UNSUPPORTED (the checkpoint has no chat template, or the template uses a filter, test or statement
- * that is not supported, with its name and line).
+ * that is not supported, with its name and line; for M3 a picture or film in a message, with its place).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render(const minim_model* model, const char* messages,
                                                           const char* tools, const char* kwargs,
@@ -1187,7 +1187,8 @@ typedef struct minim_chat_params {
        "default" */
     const char* template_name;
     /* 1: a think block that the prompt opens at its end is closed, so that the answer begins with its
-       content. The models were not trained for it. It needs no variable of the template. */
+       content. M2 was not trained for it, and it needs no variable of the template. For M3 the template's
+       variable `thinking_mode` becomes "disabled", unless `kwargs` has it. */
     int32_t thinking_off;
     /* 1: the answer continues the last message, which must be the assistant's: the prompt ends where the
        text of that message does, and add_generation_prompt is false. */
@@ -1208,20 +1209,42 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize_with(const minim_mod
                                                                  int32_t specials, minim_tokens** out,
                                                                  minim_error* err);
 
-/* Sets *opens to 1 if a prompt ends in an open think block ("<think>", and white space), so that the answer
- * begins with reasoning, else to 0: for minim_output_parser_params and the starts_after of a constraint. */
+/* Sets *opens to 1 if a prompt ends in an open think block ("<think>", or "<mm:think>" for M3, and white
+ * space), so that the answer begins with reasoning, else to 0: for minim_output_parser_params and the
+ * starts_after of a constraint. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_opens_thinking(const minim_model* model,
                                                                   const int32_t* prompt, size_t count,
                                                                   int32_t* opens, minim_error* err);
 
+/* The chat formats: how a model marks reasoning and calls of tools in its output. */
+enum minim_chat_format {
+    MINIM_CHAT_FORMAT_M2 = 0, /* of MiniMax-M2: <think>, <minimax:tool_call> */
+    MINIM_CHAT_FORMAT_M3 = 1  /* of MiniMax-M3: <mm:think>, "]<]minimax[>[" before each tag of a call */
+};
+
+/* The markup of a model's chat format. The texts are zero-terminated and always valid. */
+typedef struct minim_chat_markup {
+    uint32_t size;
+    int32_t format;          /* MINIM_CHAT_FORMAT_*: for minim_output_parser_params */
+    const char* think_begin; /* the token that begins reasoning: "<think>" or "<mm:think>" */
+    const char* think_end;   /* the token that ends it: for the starts_after of a constraint */
+    const char* call_begin;  /* the token that calls begin with: "<minimax:tool_call>" or "]<]minimax[>[" */
+} minim_chat_markup;
+#define MINIM_CHAT_MARKUP_INIT \
+    { sizeof(minim_chat_markup), 0, NULL, NULL, NULL }
+
+/* Returns the markup of a model. A model has the format of M3 if "]<]minimax[>[" is a token of it. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_get_markup(const minim_model* model,
+                                                              minim_chat_markup* out, minim_error* err);
+
 /* ---------------------------------------------------------------------------------------- model output */
 
-#define MINIM_THINK_END "</think>" /* the token that ends reasoning */
+#define MINIM_THINK_END "</think>" /* the token that ends reasoning in the format of M2 */
 
-/* The form in which reasoning (the text up to "</think>") is returned. */
+/* The form in which reasoning (the text up to "</think>" or "</mm:think>") is returned. */
 enum minim_reasoning {
     MINIM_REASONING_SPLIT = 0,        /* separate from the content, without the tags */
-    MINIM_REASONING_APPEND_THINK = 1, /* in the content, with the tags: "<think>" is put before it */
+    MINIM_REASONING_APPEND_THINK = 1, /* in the content, with the tags: the opening one is put before it */
     MINIM_REASONING_NONE = 2          /* in the content, as the model wrote it */
 };
 
@@ -1232,9 +1255,11 @@ typedef struct minim_output_parser_params {
     /* 1: the prompt does not end in an open think block ("<think>" and a newline). */
     int32_t starts_in_content;
     const char* tools; /* JSON array as for minim_chat_render; NULL, "null" or "[]": no call is recognised */
+    int32_t format;    /* MINIM_CHAT_FORMAT_*: that of the model, from minim_chat_get_markup */
+    int32_t reserved;  /* 0 */
 } minim_output_parser_params;
 /* clang-format off */
-#define MINIM_OUTPUT_PARSER_PARAMS_INIT { sizeof(minim_output_parser_params), 0, 0, 0, NULL }
+#define MINIM_OUTPUT_PARSER_PARAMS_INIT { sizeof(minim_output_parser_params), 0, 0, 0, NULL, 0, 0 }
 /* clang-format on */
 
 enum minim_delta { MINIM_DELTA_REASONING = 1, MINIM_DELTA_CONTENT = 2, MINIM_DELTA_TOOL_CALL = 3 };
@@ -1511,12 +1536,12 @@ typedef struct minim_constraint minim_constraint; /* immutable, any thread */
 typedef struct minim_constraint_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
-    /* An added token, such as "</think>": anything is allowed up to it, then two newlines; NULL: the
-       constraint applies from the first token. */
+    /* An added token, such as think_end of minim_chat_markup: anything is allowed up to it, then two
+       newlines; NULL: the constraint applies from the first token. */
     const char* starts_after;
     /* Only for minim_constraint_from_tools. 1: the answer may also be any text without a call. From the token
-       "<minimax:tool_call>" on (after starts_after, if given) only calls that fit the tools are allowed, and
-       the answer ends after them. 0: the answer is a call. */
+       call_begin of minim_chat_markup on (after starts_after, if given) only calls that fit the tools are
+       allowed, and the answer ends after them. 0: the answer is a call. */
     int32_t calls_are_optional;
     /* Only for minim_constraint_from_tools. 1: keywords of a tool's schema that cannot be enforced are
        ignored, each with a warning in the log that names the tool, the place and the keyword. 0: they are an
@@ -1603,9 +1628,10 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices_n(
  * Makes a constraint that allows tool calls whose parameters fit the tools' schemas. `tools` is the JSON list
  * of a chat request: each tool has the schema of its parameters as `parameters`, `input_schema` or
  * `inputSchema`, or takes none; members that are null count as absent. Strings are any text without
- * "</parameter>". A schema with `properties` allows only these parameters, unless it requires others. `name`:
- * the only tool that may be called, or NULL. `single`: 1 for exactly one call, 0 for one or several. Errors:
- * as minim_constraint_from_schema; UNSUPPORTED too if calls are optional and the model has no token
+ * "</parameter>"; for M3, without "]<]minimax[>[", and objects and arrays are elements. A schema with
+ * `properties` allows only these parameters, unless it requires others. `name`: the only tool that may be
+ * called, or NULL. `single`: 1 for exactly one call, 0 for one or several. Errors: as
+ * minim_constraint_from_schema; UNSUPPORTED too if calls are optional and the model has no token
  * "<minimax:tool_call>".
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model* model, const char* tools,
@@ -1700,7 +1726,7 @@ typedef struct minim_generate_result {
     uint64_t seed;        /* the seed used, to repeat the text */
     int32_t stop_text;    /* index of the stop text that ended it, in the order they were added, or -1 */
     uint32_t reserved2;
-    uint64_t n_reasoning; /* tokens generated between <think> and </think> */
+    uint64_t n_reasoning; /* tokens generated as reasoning */
     float stop_logprob;   /* log-probability of stop_token; 0 unless the option logprobs is set */
     uint32_t reserved3;
     uint64_t n_drafted;         /* draft tokens that were checked: option draft_tokens */
@@ -1929,7 +1955,7 @@ typedef struct minim_request_state {
     uint64_t seed;
     int32_t stop_text; /* as in minim_generate_result */
     uint32_t reserved2;
-    uint64_t n_reasoning;   /* tokens generated between <think> and </think> */
+    uint64_t n_reasoning;   /* tokens generated as reasoning */
     uint64_t n_prompt_done; /* tokens of the prompt that are evaluated or were cached */
     float stop_logprob;     /* as in minim_generate_result, like the next two */
     uint32_t reserved3;

@@ -825,6 +825,14 @@ class Model {
         return opens != 0;
     }
 
+    // Returns the markup of the model's chat format; its texts are always valid.
+    minim_chat_markup chat_markup() const {
+        minim_chat_markup markup = MINIM_CHAT_MARKUP_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_chat_get_markup(handle_.get(), &markup, error); });
+        return markup;
+    }
+
     minim_model* get() const noexcept { return handle_.get(); }
     const std::shared_ptr<Log>& log() const noexcept { return log_; }
 
@@ -881,7 +889,7 @@ class Decoder {
 
 struct ConstraintOptions {
     std::string
-        starts_after;  // an added token, as "</think>"; "": the constraint applies from the first token
+        starts_after;  // an added token, as think_end of chat_markup(); "": the constraint applies from the first token
     // Only for constraints from tools:
     bool calls_are_optional = false;  // the answer may be text; a call, once it is opened, fits the tools
     bool relax = false;               // ignore keywords that cannot be enforced, with a warning in the log
@@ -973,7 +981,8 @@ class Constraint {
 struct OutputParserOptions {
     int32_t reasoning = MINIM_REASONING_SPLIT;
     bool starts_in_content = false;
-    std::string tools;  // JSON as in a chat request; "": no call is recognised
+    std::string tools;                      // JSON as in a chat request; "": no call is recognised
+    int32_t format = MINIM_CHAT_FORMAT_M2;  // of the model: Model::chat_markup().format
 
     // Valid as long as this is unchanged.
     minim_output_parser_params params() const noexcept {
@@ -981,6 +990,7 @@ struct OutputParserOptions {
         params.reasoning = reasoning;
         params.starts_in_content = starts_in_content ? 1 : 0;
         params.tools = detail::text_or_null(tools);
+        params.format = format;
         return params;
     }
 };

@@ -274,22 +274,53 @@ const Value* ToolSet::find(std::string_view name) const noexcept {
     return nullptr;
 }
 
-TypeSet ToolSet::types_of(std::string_view tool, std::string_view parameter) const {
-    const Value* schema = json::find(find(tool), "parameters");
+ValueSchema ToolSet::schema_of(std::string_view tool, std::string_view parameter) const {
+    const Value* root = json::find(find(tool), "parameters");
     std::vector<const Value*> properties;
-    for (const Value* part : with_parts(schema, {schema})) {
-        const Value* property = json::find(json::find(part, "properties"), parameter);
-        if (property != nullptr) properties.push_back(property);
-    }
-    TypeSet types;
-    for (const Value* part : with_parts(schema, std::move(properties))) add_types(types, part);
+    for (const Value* part : with_parts(root, {root}))
+        if (const Value* property = json::find(json::find(part, "properties"), parameter))
+            properties.push_back(property);
+    return {root, with_parts(root, std::move(properties))};
+}
+
+TypeSet ToolSet::types_of(std::string_view tool, std::string_view parameter) const {
+    TypeSet types = types_in(schema_of(tool, parameter));
     if (types.is_empty()) types.add(TypeSet::string);
     return types;
 }
 
-void append_argument(std::string& out, std::string_view text, TypeSet types) {
+TypeSet types_in(const ValueSchema& schema) {
+    TypeSet types;
+    for (const Value* part : schema.parts) add_types(types, part);
+    return types;
+}
+
+ValueSchema member_schema(const ValueSchema& object, std::string_view name) {
+    std::vector<const Value*> found;
+    for (const Value* part : object.parts)
+        if (const Value* property = json::find(json::find(part, "properties"), name))
+            found.push_back(property);
+    for (size_t i = 0; found.empty() && i < object.parts.size(); ++i)
+        if (const Value* further = json::find(object.parts[i], "additionalProperties"))
+            found.push_back(further);
+    return {object.root, with_parts(object.root, std::move(found))};
+}
+
+ValueSchema item_schema(const ValueSchema& array, size_t index) {
+    std::vector<const Value*> found;
+    for (const Value* part : array.parts) {
+        const Value* prefix = json::find(part, "prefixItems");
+        const bool has_own = prefix != nullptr && prefix->is_array() && index < prefix->items.size();
+        const Value* item = has_own ? &prefix->items[index] : json::find(part, "items");
+        if (item != nullptr) found.push_back(item);
+    }
+    return {array.root, with_parts(array.root, std::move(found))};
+}
+
+void append_argument(std::string& out, std::string_view text, TypeSet types, bool keeps_newlines) {
     const bool may_be_string = types.has(TypeSet::string);
-    if (types.is_string_only()) return json::append_quoted(out, without_outer_newlines(text));
+    const std::string_view string = keeps_newlines ? text : without_outer_newlines(text);
+    if (types.is_string_only()) return json::append_quoted(out, string);
 
     const std::string_view word = trimmed(text);
     if ((types.has(TypeSet::null) || !may_be_string) && equals_any_case(word, "null")) {
@@ -301,7 +332,7 @@ void append_argument(std::string& out, std::string_view text, TypeSet types) {
     if (types.has(TypeSet::boolean) && append_boolean(out, word, !may_be_string)) return;
     if ((types.has(TypeSet::object) || types.has(TypeSet::array)) && append_container(out, word, types))
         return;
-    if (may_be_string) return json::append_quoted(out, without_outer_newlines(text));
+    if (may_be_string) return json::append_quoted(out, string);
 
     if (const auto value = strict_json(word)) {
         out += jinja::to_json(jinja::from_json(*value), {}).bytes();

@@ -33,6 +33,19 @@ class TypeSet {
     uint8_t bits_ = 0;
 };
 
+// The schema of one value: all that its $ref, anyOf, oneOf and allOf lead to. Without parts nothing is known of the value.
+struct ValueSchema {
+    const json::Value* root = nullptr;  // the schema of the tool's parameters
+    std::vector<const json::Value*> parts;
+};
+
+// Returns the kinds that a schema names by `type`, `enum` and `const`; none if it does not say.
+TypeSet types_in(const ValueSchema& schema);
+// Returns the schema of a member of an object: of `properties`, else of `additionalProperties`.
+ValueSchema member_schema(const ValueSchema& object, std::string_view name);
+// Returns the schema of an item of an array: of `prefixItems`, else of `items`.
+ValueSchema item_schema(const ValueSchema& array, size_t index);
+
 // The tools of a request, by name.
 class ToolSet {
   public:
@@ -48,6 +61,8 @@ class ToolSet {
     // Returns the kinds that the schema allows for a parameter: by `type`, `enum` and `const`, also in anyOf, oneOf,
     // allOf and local $ref. Only string if the schema does not say.
     TypeSet types_of(std::string_view tool, std::string_view parameter) const;
+    // Returns the schema of a parameter, of `properties` alone. It points into this object.
+    ValueSchema schema_of(std::string_view tool, std::string_view parameter) const;
 
   private:
     const json::Value* find(std::string_view name) const noexcept;
@@ -56,7 +71,8 @@ class ToolSet {
     std::vector<const json::Value*> functions_;  // point into tools_
 };
 
-// Appends the JSON value of `text` to `out`. Never fails: a text that fits no kind becomes a string.
-void append_argument(std::string& out, std::string_view text, TypeSet types);
+// Appends the JSON value of `text` to `out`. Never fails: a text that fits no kind becomes a string. `keeps_newlines`: a string
+// among the kinds keeps a newline at its beginning and at its end.
+void append_argument(std::string& out, std::string_view text, TypeSet types, bool keeps_newlines = false);
 
 }  // namespace minim::chat

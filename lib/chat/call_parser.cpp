@@ -193,7 +193,7 @@ bool CallParser::take_after_inner_call(const Token& token) {
             pending_.text += token.raw;
             return true;
         case TokenKind::block_close:
-            if (in_block && !pending_.tag().ends_with(markup::k_block_close)) {
+            if (in_block && !pending_.tag().ends_with(k_m2.block_close)) {
                 pending_.add_tag(token.raw);
                 return true;
             }
@@ -258,7 +258,7 @@ void CallParser::end_value() {
 void CallParser::finish(std::string_view partial, bool was_cut) {
     if (state_ == State::after_next_call) begin_next();
     if (state_ == State::after_inner_call) {
-        if (partial.empty() || markup::k_block_close.starts_with(partial)) {
+        if (partial.empty() || k_m2.block_close.starts_with(partial)) {
             end_value();
             return end();
         }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the output of a MiniMax-M2 model while it is generated: reasoning, content, and tool calls with arguments as
-// JSON. A state machine over tags and text (tag_lexer.h) that finds where calls begin. It holds back only text that may become
-// a tag, and whitespace that may be trailing.
+// Parses the output of a model while it is generated: reasoning, content, and tool calls with arguments as JSON. Each family
+// has a state machine of its own (tag_output.h, element_output.h). It holds back only text that may become a tag, and whitespace
+// that may be trailing.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
-#include "chat/call_parser.h"
 #include "chat/delta_list.h"
+#include "chat/element_output.h"
 #include "chat/reasoning_splitter.h"
-#include "chat/tag_lexer.h"
+#include "chat/tag_output.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace minim::chat {
@@ -25,8 +25,7 @@ enum class Finish : uint8_t { stop, length, tool_calls };
 class OutputParser {
   public:
     // `tools`: as ToolSet takes them; without any there are no tool calls, and their tags are text.
-    OutputParser(json::Value tools, const ParserOptions& options)
-        : text_(options, deltas_), call_(std::move(tools), deltas_) {}
+    OutputParser(json::Value tools, const ParserOptions& options);
     OutputParser(const OutputParser&) = delete;
     OutputParser& operator=(const OutputParser&) = delete;
 
@@ -40,48 +39,18 @@ class OutputParser {
     const OutputDelta& delta(size_t index) const noexcept { return deltas_[index]; }
     bool is_finished() const noexcept { return is_finished_; }
     // Returns whether the output was cut in the last tool call of the deltas: it must not be executed.
-    bool last_call_is_cut() const noexcept { return is_finished_ && call_.is_open(); }
+    bool last_call_is_cut() const noexcept { return is_finished_ && call_is_open(); }
 
   private:
-    enum class State : uint8_t {
-        start,             // nothing but whitespace so far
-        text,              // reasoning or content
-        after_closer,      // after a </think> at the start of the content
-        after_block_open,  // after <minimax:tool_call> and whitespace: a block if an invoke tag follows
-        after_invoke_tag,  // after an invoke tag without a block: a call if a parameter or </invoke> follows
-        block,             // between calls
-    };
-
-    TagSet wanted() const noexcept;
-    TagSet wanted_in_text() const noexcept;
-    TagSet wanted_in_block() const noexcept;
-    void take_all();
-    void take(const Token& token);
-    void take_start(const Token& token);
-    void take_text(const Token& token);
-    void take_after_closer(const Token& token);
-    void take_after_block_open(const Token& token);
-    void take_after_invoke_tag(const Token& token);
-    void take_block(const Token& token);
-
-    void leave_start();
-    void hold(State state, const Token& token);
-    void release_pending(State state);
-    void put_text(std::string_view text);
-    void begin_call(std::string_view name, State after);
-    bool finish_text(std::string_view partial, bool was_cut);
+    bool call_is_open() const noexcept {
+        return std::visit([](const auto& output) { return output.call_is_open(); }, output_);
+    }
+    void take_decoded();
 
     tokenizer::StreamDecoder decoder_;
     std::string decoded_;
-    TagLexer lexer_;
     DeltaList deltas_;
-    ReasoningSplitter text_;
-    CallParser call_;
-
-    State state_ = State::start;  // outside of calls
-    PendingTag pending_;
-    State pending_from_ = State::text;
-    bool after_call_ = false;  // no text has come after the last call
+    std::variant<TagOutput, ElementOutput> output_;
     bool is_finished_ = false;
 };
 

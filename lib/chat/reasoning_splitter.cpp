@@ -22,7 +22,7 @@ std::string_view without_trailing_newlines(std::string_view text) {
 
 void ReasoningSplitter::begin(std::string_view space) {
     if (options_.reasoning == ReasoningMode::append_think && options_.starts_in_reasoning)
-        put_text(markup::k_think_open);
+        put_text(markup_of(options_.family).think_open);
     put_space(space);
 }
 

@@ -8,19 +8,21 @@
 #include <string_view>
 
 #include "chat/delta_list.h"
+#include "chat/markup.h"
 
 namespace minim::chat {
 
 // Values equal the MINIM_REASONING_* constants of minim.h.
 enum class ReasoningMode : uint8_t {
     split,         // reasoning and content separately, without the tags
-    append_think,  // all in the content, after a "<think>"
+    append_think,  // all in the content, after the opening tag of reasoning
     none,          // all in the content
 };
 
 struct ParserOptions {
     ReasoningMode reasoning = ReasoningMode::split;
     bool starts_in_reasoning = true;  // the prompt ends with an open think block
+    Family family = Family::m2;
 };
 
 class ReasoningSplitter {

@@ -91,13 +91,30 @@ void remove_end_of_turn(const Template& chat_template, std::vector<Segment>& seg
     }
 }
 
+// Refuses parts of messages that are pictures or films. The template would print a placeholder for them, or leave them out.
+void check_no_pictures(const Value& messages) {
+    constexpr std::string_view k_kinds[] = {"image", "image_url", "input_image", "video", "video_url"};
+    for (size_t i = 0; i < messages.items.size(); ++i) {
+        const Value* content = find(&messages.items[i], "content");
+        if (content == nullptr || !content->is_array()) continue;
+        for (size_t j = 0; j < content->items.size(); ++j) {
+            const Value* kind = find(&content->items[j], "type");
+            if (kind == nullptr || !kind->is_string() || !std::ranges::count(k_kinds, kind->text)) continue;
+            fail(Status::unsupported, "messages[{}].content[{}]: parts of type '{}' are not supported", i, j,
+                 kind->text);
+        }
+    }
+}
+
 // Closes the think block that the template opens at the end of the prompt, so that it is empty.
-void close_thinking(std::vector<Segment>& segments) {
+void close_thinking(std::vector<Segment>& segments, const Markup& markup) {
     if (segments.empty() || segments.back().is_user_text) return;
     std::string& text = segments.back().text;
-    if (!markup::opens_thinking(text)) return;
-    text.append("\n").append(markup::k_think_close).append("\n\n");
+    if (!markup::opens_thinking(text, markup)) return;
+    text.append(markup.closing);
 }
+
+constexpr std::string_view k_thinking_mode = "thinking_mode";  // the variable of M3's templates
 
 jinja::Variables variables_of(const Template& chat_template, const Value& kwargs, const Value& tools,
                               const jinja::Value& messages, const RenderOptions& options) {
@@ -116,6 +133,8 @@ jinja::Variables variables_of(const Template& chat_template, const Value& kwargs
     add("documents", jinja::none());
     add("add_generation_prompt",
         jinja::boolean(options.add_generation_prompt && !options.continue_final_message));
+    if (options.family == Family::m3 && options.thinking_off && chat_template.reads(k_thinking_mode))
+        add(k_thinking_mode, jinja::text("disabled"));
     for (const auto& [name, token] : chat_template.special_tokens) add(name, jinja::text(token));
     return variables;
 }
@@ -136,6 +155,7 @@ std::vector<Segment> render(const Template& chat_template, std::string_view mess
     const Value kwargs = parse_optional(kwargs_json, "template variables", Value::Kind::object);
     normalise_messages(messages, options.null_content_is_empty);
     normalise_tools(tools);
+    if (options.family == Family::m3) check_no_pictures(messages);
     if (options.continue_final_message) check_can_continue(messages, kwargs);
     if (options.unread_variables != nullptr) list_unread(chat_template, kwargs, *options.unread_variables);
 
@@ -151,7 +171,7 @@ std::vector<Segment> render(const Template& chat_template, std::string_view mess
         segments.push_back({std::string(text), is_user});
     });
     if (options.continue_final_message) remove_end_of_turn(chat_template, segments);
-    if (options.thinking_off) close_thinking(segments);
+    if (options.thinking_off) close_thinking(segments, markup_of(options.family));
     return segments;
 }
 

@@ -49,9 +49,6 @@ struct Token {
 
 class TagLexer {
   public:
-    // Longer names make a tag malformed, which limits the text held back.
-    static constexpr size_t k_max_name_bytes = 1024;
-
     void push(std::string_view text);
     // Returns nothing if the input is used up, or its rest may still become a wanted tag.
     std::optional<Token> next(TagSet wanted);

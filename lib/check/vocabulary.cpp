@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/format_text.h"
@@ -21,16 +22,6 @@ using checkpoint::printable;
 using tokenizer::Vocabulary;
 
 constexpr std::string_view k_end_of_turn = "[e~[";
-constexpr std::string_view k_markup[] = {
-    "]~!b[",
-    "]~b]",
-    k_end_of_turn,
-    chat::markup::k_think_open,
-    chat::markup::k_think_close,
-    chat::markup::k_block_open,
-    chat::markup::k_block_close,
-};
-
 void check_pre_tokenizer(const Opened& opened, Report& report) {
     constexpr std::string_view k_key = "tokenizer.ggml.pre";
     const auto pre = opened.checkpoint.metadata().string(k_key);
@@ -40,8 +31,22 @@ void check_pre_tokenizer(const Opened& opened, Report& report) {
                      : std::string("is missing; it should be minimax-m2"));
 }
 
+// Returns the added tokens that the chat format of the vocabulary needs.
+std::vector<std::string_view> markup_in(const Vocabulary& vocabulary) {
+    std::vector<std::string_view> texts = {"]~!b[", "]~b]", k_end_of_turn};
+    const bool is_m3 = std::ranges::find(vocabulary.tokens, chat::k_m3.mark) != vocabulary.tokens.end();
+    const chat::Markup& of = is_m3 ? chat::k_m3 : chat::k_m2;
+    texts.insert(texts.end(), {of.think_open, of.think_close});
+    if (is_m3) {
+        texts.push_back(of.mark);
+    } else {
+        texts.insert(texts.end(), {of.block_open, of.block_close});
+    }
+    return texts;
+}
+
 void check_markup(const Vocabulary& vocabulary, Report& report) {
-    for (const std::string_view text : k_markup) {
+    for (const std::string_view text : markup_in(vocabulary)) {
         const auto token = std::ranges::find(vocabulary.tokens, text);
         const auto id = token - vocabulary.tokens.begin();
         if (token == vocabulary.tokens.end()) {

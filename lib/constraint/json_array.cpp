@@ -24,10 +24,11 @@ constexpr size_t k_max_graph_states = 20'000;
 
 class ArrayWriter {
   public:
-    ArrayWriter(JsonSchema& json, JsonText& text, const Value& flat, const std::string& where)
+    ArrayWriter(JsonSchema& json, Grammar& grammar, const Value& flat, const std::string& where,
+                const ItemWriting& writing)
         : json_(json),
-          text_(text),
-          grammar_(text.grammar()),
+          grammar_(grammar),
+          writing_(writing),
           where_(where),
           prefix_(json::find(&flat, "prefixItems")),
           items_(json::find(&flat, "items")),
@@ -48,7 +49,7 @@ class ArrayWriter {
         }
         if (is_unique_ && most_ != 0 && most_ != 1) return unique_items();
         if (contains_ != nullptr) return containing();
-        if (n_prefix_ == 0) return text_.array(further(), least_, most_);
+        if (n_prefix_ == 0) return writing_.repeated(further(), least_, most_);
         return with_prefix();
     }
 
@@ -62,24 +63,26 @@ class ArrayWriter {
     std::string place_of_item(int64_t place) const {
         return place < n_prefix_ ? where_ + "/prefixItems/" + std::to_string(place) : where_ + "/items";
     }
-    Part further() { return items_ != nullptr ? json_.value(*items_, where_ + "/items") : text_.value(); }
+    Part further() {
+        return items_ != nullptr ? writing_.item(*items_, where_ + "/items") : writing_.any_item();
+    }
 
     // Builds the list from its end: `rest` is what may follow the first i items, and may be empty if they are enough.
     Part with_prefix() {
-        const Part next = grammar_.sequence({text_.comma(), further()});
+        const Part next = grammar_.sequence({writing_.separator, further()});
         Part rest = most_ >= 0 && most_ <= n_prefix_
                         ? grammar_.empty()
                         : grammar_.repeat(next, std::max<int64_t>(least_ - n_prefix_, 0),
                                           most_ < 0 ? -1 : most_ - n_prefix_);
         for (int64_t i = n_prefix_; i-- > 0;) {
-            const Part item = json_.value(schema_of_item(i), place_of_item(i));
+            const Part item = writing_.item(schema_of_item(i), place_of_item(i));
             const bool is_allowed = most_ < 0 || i < most_;
-            const Part with = is_allowed
-                                  ? grammar_.sequence({i > 0 ? text_.comma() : grammar_.empty(), item, rest})
-                                  : grammar_.nothing();
+            const Part with =
+                is_allowed ? grammar_.sequence({i > 0 ? writing_.separator : grammar_.empty(), item, rest})
+                           : grammar_.nothing();
             rest = i >= least_ ? grammar_.optional(with) : with;
         }
-        return text_.list('[', rest, ']');
+        return writing_.whole(rest);
     }
 
     // Returns the state of a key in graph_, whose states are numbered in the order in which they are reached. A key
@@ -102,7 +105,7 @@ class ArrayWriter {
     }
     void add_item(size_t from, const Key& to, Part item) {
         const int32_t target = state_of(to);
-        const Part part = keys_[from][0] > 0 ? grammar_.sequence({text_.comma(), item}) : item;
+        const Part part = keys_[from][0] > 0 ? grammar_.sequence({writing_.separator, item}) : item;
         graph_.edges.push_back({static_cast<int32_t>(from), target, part});
     }
 
@@ -135,7 +138,7 @@ class ArrayWriter {
             for (size_t chosen = 0; chosen < size_t{1} << contained.size(); ++chosen)
                 add_contained(state, key, contained, chosen);
         }
-        return text_.list('[', grammar_.graph(std::move(graph_)), ']');
+        return writing_.whole(grammar_.graph(std::move(graph_)));
     }
 
     // Adds an item that fits each chosen 'contains'. The item may also fit the others, unless they have an upper count.
@@ -154,7 +157,7 @@ class ArrayWriter {
             ++to[i + 1];
             schema = all_of(schema, *each.schema);
         }
-        add_item(state, to, json_.value(schema, place_of_item(key[0]) + "/contains"));
+        add_item(state, to, writing_.item(schema, place_of_item(key[0]) + "/contains"));
     }
 
     // Returns all values of an item. Throws unsupported if they cannot be listed.
@@ -190,7 +193,7 @@ class ArrayWriter {
             items.emplace_back();
             for (const Value& value : values_of_item(place)) {
                 const size_t number = numbers.emplace(canonical_text(value), numbers.size()).first->second;
-                items.back().emplace(number, text_.literal(value));
+                items.back().emplace(number, writing_.literal(value));
             }
         }
         if (numbers.size() > k_max_unique_values)
@@ -207,12 +210,12 @@ class ArrayWriter {
                 if ((key[1] & bit) == 0) add_item(state, {key[0] + 1, key[1] | bit}, literal);
             }
         }
-        return text_.list('[', grammar_.graph(std::move(graph_)), ']');
+        return writing_.whole(grammar_.graph(std::move(graph_)));
     }
 
     JsonSchema& json_;
-    JsonText& text_;
     Grammar& grammar_;
+    const ItemWriting& writing_;
     const std::string& where_;
     const Value* prefix_;
     const Value* items_;
@@ -229,8 +232,21 @@ class ArrayWriter {
 
 }  // namespace
 
+Part item_list(JsonSchema& json, Grammar& grammar, const Value& flat, const std::string& where,
+               const ItemWriting& writing) {
+    return ArrayWriter(json, grammar, flat, where, writing).write();
+}
+
 Part json_array(JsonSchema& json, JsonText& text, const Value& flat, const std::string& where) {
-    return ArrayWriter(json, text, flat, where).write();
+    const ItemWriting writing = {
+        .item = [&](const Value& schema, const std::string& place) { return json.value(schema, place); },
+        .any_item = [&] { return text.value(); },
+        .literal = [&](const Value& value) { return text.literal(value); },
+        .repeated = [&](Part item, int64_t least, int64_t most) { return text.array(item, least, most); },
+        .whole = [&](Part items) { return text.list('[', items, ']'); },
+        .separator = text.comma(),
+    };
+    return item_list(json, text.grammar(), flat, where, writing);
 }
 
 }  // namespace minim::constraint

@@ -100,14 +100,17 @@ void JsonSchema::finish() {
     }
 }
 
+bool allows_any(const Value& flat) {
+    return std::ranges::all_of(flat.keys, [](const std::string& key) { return key == "seen"; });
+}
+
 Part JsonSchema::flat(const Value& flat, const std::string& where) {
     std::vector<Part> parts;
     if (const Value* values = json::find(&flat, "enum")) {
         for (const Value& value : values->items) parts.push_back(text_.literal(value));
         return grammar_.choice(std::move(parts));
     }
-    const bool is_free = std::ranges::all_of(flat.keys, [](const std::string& key) { return key == "seen"; });
-    if (is_free) return text_.value();
+    if (allows_any(flat)) return text_.value();
     for (const std::string& type : types_of(flat)) parts.push_back(of_type(type, flat, where));
     return grammar_.choice(std::move(parts));
 }
@@ -260,23 +263,23 @@ TextAutomaton JsonSchema::strings_of(const Value& schema, const std::string& whe
     return listed.empty() ? all : either(all, listed_texts(listed), where);
 }
 
-Part JsonSchema::array(const Value& flat, const std::string& where) {
+Value without_excluded(const Value& flat, Value::Kind kind, const std::string& where) {
+    const char* const count = kind == Value::Kind::array ? "minItems" : "minProperties";
     Value own = flat;
-    for (const Value* other : excluded(flat, Value::Kind::array)) {
+    for (const Value* other : excluded(flat, kind)) {
         if (!other->items.empty())
             fail(Status::unsupported, "{}: 'not' {} cannot be enforced", where, json::to_text(*other));
-        if (count_in(own, "minItems", 0, where) == 0) set(own, "minItems", number_value(1));
+        if (count_in(own, count, 0, where) == 0) set(own, count, number_value(1));
     }
-    return json_array(*this, text_, own, where);
+    return own;
+}
+
+Part JsonSchema::array(const Value& flat, const std::string& where) {
+    return json_array(*this, text_, without_excluded(flat, Value::Kind::array, where), where);
 }
 
 Part JsonSchema::object(const Value& flat, const std::string& where) {
-    Value own = flat;
-    for (const Value* other : excluded(flat, Value::Kind::object)) {
-        if (!other->items.empty())
-            fail(Status::unsupported, "{}: 'not' {} cannot be enforced", where, json::to_text(*other));
-        if (count_in(own, "minProperties", 0, where) == 0) set(own, "minProperties", number_value(1));
-    }
+    const Value own = without_excluded(flat, Value::Kind::object, where);
     const MemberWriting writing = {
         .named =
             [&](const std::string& name, const Value& schema) {

@@ -72,6 +72,13 @@ class JsonSchema {
     std::vector<Undefined> undefined_;
 };
 
+// Returns whether a flat schema allows every value.
+bool allows_any(const json::Value& flat);
+
+// Returns a flat schema whose counts exclude the arrays or objects that it excludes as values. Throws unsupported for one that is
+// not empty.
+json::Value without_excluded(const json::Value& flat, json::Value::Kind kind, const std::string& where);
+
 // Returns the count that a keyword of a flat schema gives. Throws unsupported if it is too large to enforce.
 int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where,
                  int64_t limit = k_max_repeats);

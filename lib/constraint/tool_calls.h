@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of tool calls in the format of MiniMax-M2 models, for requests that must be answered with a call.
-// Parameters are in the order of the tool's schema; others are allowed only if it requires them or has no
-// `properties`. Strings are written literally up to `</parameter>`, everything else as JSON.
+// The grammar of tool calls in the chat format of the model (tag_calls.h, element_calls.h), for requests that must be answered with
+// a call. Parameters are in the order of the tool's schema; others are allowed only if it requires them or has no `properties`.
 #pragma once
 
 #include <string>

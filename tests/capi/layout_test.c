@@ -201,7 +201,16 @@ FIELD(minim_output_parser_params, flags, 4);
 FIELD(minim_output_parser_params, reasoning, 8);
 FIELD(minim_output_parser_params, starts_in_content, 12);
 FIELD(minim_output_parser_params, tools, 16);
-SIZE(minim_output_parser_params, 24);
+FIELD(minim_output_parser_params, format, 24);
+FIELD(minim_output_parser_params, reserved, 28);
+SIZE(minim_output_parser_params, 32);
+
+FIELD(minim_chat_markup, size, 0);
+FIELD(minim_chat_markup, format, 4);
+FIELD(minim_chat_markup, think_begin, 8);
+FIELD(minim_chat_markup, think_end, 16);
+FIELD(minim_chat_markup, call_begin, 24);
+SIZE(minim_chat_markup, 32);
 
 FIELD(minim_output_delta, kind, 4);
 FIELD(minim_output_delta, index, 8);

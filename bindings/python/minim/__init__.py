@@ -615,6 +615,15 @@ class NodeMemory(typing.NamedTuple):
     weights: int
 
 
+class ChatMarkup(typing.NamedTuple):
+    """The markup of a model's chat format."""
+
+    format: str  # "minimax_m2" or "minimax_m3"
+    think_begin: str  # the token that begins reasoning
+    think_end: str  # the token that ends it: for starts_after of a constraint
+    call_begin: str  # the token that calls begin with
+
+
 class Model(abi.Handle):
     """A loaded model. `path`: a file or a folder, or an open one: a file object or a descriptor, which may be closed afterwards.
 
@@ -939,14 +948,21 @@ class Model(abi.Handle):
         specials = _choice({**_SPECIALS, "template": 3}, special, "special")
         return self._out(abi.take_tokens, "chat_tokenize_with", _json(messages), c.byref(params), specials)
 
-    def parse_output(
-        self, text, *, tools=None, reasoning="minimax_m2", starts_in_reasoning=True, finish="stop"
-    ):
+    @property
+    def chat_markup(self):
+        """The ChatMarkup of the model's chat format: format, think_begin, think_end, call_begin."""
+        markup = abi.ChatMarkup()
+        self._check("chat_get_markup", c.byref(markup))
+        texts = (markup.think_begin, markup.think_end, markup.call_begin)
+        return ChatMarkup(_FORMATS[markup.format], *(text.decode() for text in texts))
+
+    def parse_output(self, text, *, tools=None, reasoning=None, starts_in_reasoning=True, finish="stop"):
         """Parses the model's output (str or bytes) to {"content", "reasoning_content", "tool_calls", "finish_reason"}. `tools`: the
-        tools of the request. `reasoning`: "minimax_m2", "minimax_m2_append_think" or "none". `starts_in_reasoning`: the prompt
-        ends in an open think block. `finish`: "stop", or "length" for a cut output.
+        tools of the request. `reasoning`: "minimax_m2", "minimax_m3", "minimax_m2_append_think", "minimax_m3_append_think" or
+        "none"; None: "minimax_m2" or "minimax_m3", as the model is. "none" has the format of the model too. `starts_in_reasoning`:
+        the prompt ends in an open think block. `finish`: "stop", or "length" for a cut output.
         """
-        params = _parser_params(tools, reasoning, starts_in_reasoning)
+        params = self._parser_params(tools, reasoning, starts_in_reasoning)
         data = _utf8(text)
         output = c.c_void_p()
         ended = _choice(_FINISHES, finish, "finish")
@@ -956,9 +972,18 @@ class Model(abi.Handle):
         finally:
             abi.call("output_free", output)
 
-    def output_parser(self, tools=None, reasoning="minimax_m2", starts_in_reasoning=True):
+    def output_parser(self, tools=None, reasoning=None, starts_in_reasoning=True):
         """Returns a parser for output while it is generated; the arguments are those of parse_output()."""
-        return OutputParser(_parser_params(tools, reasoning, starts_in_reasoning))
+        return OutputParser(self._parser_params(tools, reasoning, starts_in_reasoning))
+
+    def _parser_params(self, tools, reasoning, starts_in_reasoning):
+        mode, format_ = _choice(_REASONING, reasoning, "reasoning")
+        return abi.OutputParserParams(
+            reasoning=mode,
+            starts_in_content=int(not starts_in_reasoning),
+            tools=_json(tools),
+            format=_FORMATS.index(format_ or self.chat_markup.format),
+        )
 
     def constraint(
         self,
@@ -1266,18 +1291,19 @@ def _chat_params(
     )
 
 
-_REASONING = {"minimax_m2": 0, "minimax_m2_append_think": 1, "none": 2}
+_FORMATS = ("minimax_m2", "minimax_m3")
+# By name: the number, and the chat format; None: that of the model.
+_REASONING = {
+    None: (0, None),
+    "minimax_m2": (0, "minimax_m2"),
+    "minimax_m3": (0, "minimax_m3"),
+    "minimax_m2_append_think": (1, "minimax_m2"),
+    "minimax_m3_append_think": (1, "minimax_m3"),
+    "none": (2, None),
+}
 _FINISHES = {"stop": FinishReason.END._number, "length": FinishReason.LENGTH._number}
 _FINISH_NAMES = {1: "stop", 3: "length", 7: "tool_calls"}
 _DELTA_KINDS = {1: "reasoning_content", 2: "content"}
-
-
-def _parser_params(tools, reasoning, starts_in_reasoning):
-    return abi.OutputParserParams(
-        reasoning=_choice(_REASONING, reasoning, "reasoning"),
-        starts_in_content=int(not starts_in_reasoning),
-        tools=_json(tools),
-    )
 
 
 def _decoded(data, length):

@@ -24,7 +24,6 @@ from ._streams import Stream, Turns
 
 Json = typing.Dict[str, typing.Any]
 
-_THINK_END = "</think>"
 _LENGTHS = (minim.FinishReason.LENGTH, minim.FinishReason.CONTEXT_FULL)
 
 
@@ -310,12 +309,12 @@ class Llama:
         return chosen
 
     def _opens_thought(self, messages: typing.Any, tools: typing.Any) -> bool:
-        return typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip().endswith("<think>")
+        return typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip().endswith(self.model.chat_markup.think_begin)
 
     def _constraint(
         self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, grammar: typing.Any, opened: bool
     ) -> typing.Optional[minim.Constraint]:
-        after = _THINK_END if opened else None
+        after = self.model.chat_markup.think_end if opened else None
         must_call = tool_choice == "required" or isinstance(tool_choice, dict)
         if must_call and not tools:
             raise refusal(f"tool_choice is {tool_choice!r}, but there are no tools")

@@ -16,10 +16,11 @@ std::string read_data(const std::string& name) {
     return test::text_of(MINIM_TEST_DATA "/chat/" + name);
 }
 
-std::string rendered_or_error(const Template& chat_template, const nlohmann::ordered_json& golden) {
+std::string rendered_or_error(const Template& chat_template, const nlohmann::ordered_json& golden,
+                              Family family) {
     try {
         return join(render(chat_template, golden["messages"].dump(), golden["tools"].dump(),
-                           golden["kwargs"].dump(), {}));
+                           golden["kwargs"].dump(), {.family = family}));
     } catch (const Error& error) {
         CHECK(error.status() == Status::invalid);
         return std::string("error: ") + error.what();
@@ -35,7 +36,22 @@ TEST_CASE("every golden conversation renders as Jinja2 renders it") {
         const std::string expected = cases[i].contains("rendered")
                                          ? cases[i]["rendered"].get<std::string>()
                                          : "error: " + cases[i]["error"].get<std::string>();
-        CHECK(rendered_or_error(chat_template, cases[i]) == expected);
+        CHECK(rendered_or_error(chat_template, cases[i], Family::m2) == expected);
+    }
+}
+
+TEST_CASE("every golden conversation of M3 renders as Jinja2 renders it, or is refused") {
+    const Template chat_template = parse_template(read_data("minim_tiny_m3.jinja"));
+    const auto cases = nlohmann::ordered_json::parse(read_data("golden_m3.json"))["conversations"];
+    REQUIRE(cases.size() == 40);
+    for (const auto& golden : cases) {
+        INFO("case " << golden["name"]);
+        const std::string text = rendered_or_error(chat_template, golden, Family::m3);
+        if (golden["rendered"].is_null()) {
+            CHECK(text.starts_with("error: "));
+        } else {
+            CHECK(text == golden["rendered"].get<std::string>());
+        }
     }
 }
 

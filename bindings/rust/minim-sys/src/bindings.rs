@@ -14,6 +14,7 @@ pub type minim_expand = i32;
 pub type minim_expert_moves = i32;
 pub type minim_token_attribute = i32;
 pub type minim_null_content = i32;
+pub type minim_chat_format = i32;
 pub type minim_reasoning = i32;
 pub type minim_delta = i32;
 pub type minim_importance_format = i32;
@@ -83,6 +84,8 @@ pub const MINIM_TOKEN_END: minim_token_attribute = 8;
 pub const MINIM_TOKEN_BOS: minim_token_attribute = 16;
 pub const MINIM_NULL_CONTENT_TEMPLATE: minim_null_content = 0;
 pub const MINIM_NULL_CONTENT_EMPTY: minim_null_content = 1;
+pub const MINIM_CHAT_FORMAT_M2: minim_chat_format = 0;
+pub const MINIM_CHAT_FORMAT_M3: minim_chat_format = 1;
 pub const MINIM_REASONING_SPLIT: minim_reasoning = 0;
 pub const MINIM_REASONING_APPEND_THINK: minim_reasoning = 1;
 pub const MINIM_REASONING_NONE: minim_reasoning = 2;
@@ -690,19 +693,39 @@ impl Default for minim_chat_params {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct minim_chat_markup {
+    pub size: u32,
+    pub format: i32,
+    pub think_begin: *const c_char,
+    pub think_end: *const c_char,
+    pub call_begin: *const c_char,
+}
+const _: () = assert!(core::mem::size_of::<minim_chat_markup>() == 32);
+impl Default for minim_chat_markup {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 32, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct minim_output_parser_params {
     pub size: u32,
     pub flags: u32,
     pub reasoning: i32,
     pub starts_in_content: i32,
     pub tools: *const c_char,
+    pub format: i32,
+    pub reserved: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_output_parser_params>() == 24);
+const _: () = assert!(core::mem::size_of::<minim_output_parser_params>() == 32);
 impl Default for minim_output_parser_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 24, ..zeros }
+        Self { size: 32, ..zeros }
     }
 }
 
@@ -1003,7 +1026,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_node_memory", 32, &[("size", 0), ("node", 4), ("n_threads", 8), ("n_threads_decode", 12), ("wanted_bytes", 16), ("weight_bytes", 24)]),
     ("minim_check_params", 72, &[("size", 0), ("flags", 4), ("quick", 8), ("wants_sums", 12), ("wants_answers", 16), ("machine", 20), ("sums", 24), ("answers", 32), ("reference", 40), ("model", 48), ("progress", 56), ("progress_user_data", 64)]),
     ("minim_chat_params", 48, &[("size", 0), ("flags", 4), ("null_content", 8), ("reserved", 12), ("tools", 16), ("kwargs", 24), ("template_name", 32), ("thinking_off", 40), ("continue_final_message", 44)]),
-    ("minim_output_parser_params", 24, &[("size", 0), ("flags", 4), ("reasoning", 8), ("starts_in_content", 12), ("tools", 16)]),
+    ("minim_chat_markup", 32, &[("size", 0), ("format", 4), ("think_begin", 8), ("think_end", 16), ("call_begin", 24)]),
+    ("minim_output_parser_params", 32, &[("size", 0), ("flags", 4), ("reasoning", 8), ("starts_in_content", 12), ("tools", 16), ("format", 24), ("reserved", 28)]),
     ("minim_output_delta", 48, &[("size", 0), ("kind", 4), ("index", 8), ("reserved", 12), ("name", 16), ("name_length", 24), ("text", 32), ("length", 40)]),
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
@@ -1091,6 +1115,7 @@ extern "C" {
     pub fn minim_chat_render_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_tokenize_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_opens_thinking(model: *const minim_model, prompt: *const i32, count: usize, opens: *mut i32, err: *mut minim_error) -> minim_status;
+    pub fn minim_chat_get_markup(model: *const minim_model, out: *mut minim_chat_markup, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_create(params: *const minim_output_parser_params, out: *mut *mut minim_output_parser, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_feed(parser: *mut minim_output_parser, text: *const c_char, length: usize, n_deltas: *mut usize, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_finish(parser: *mut minim_output_parser, finish: i32, n_deltas: *mut usize, finish_reason: *mut i32, err: *mut minim_error) -> minim_status;

@@ -54,7 +54,7 @@ pub use importance::{Importance, ImportanceFormat, ImportanceOptions};
 pub use memory::{DeviceMemory, ExpertCache, NodeMemory};
 pub use model::{ChatOptions, Model, ModelInfo};
 pub use options::{Expand, ExpertMoves, KvFormat, ModelOptions, Residence, SessionOptions, Specials};
-pub use output::{parse_output, Delta, Finish, Output, OutputOptions, OutputParser, Reasoning, ToolCall};
+pub use output::{parse_output, ChatFormat, ChatMarkup, Delta, Finish, Output, OutputOptions, OutputParser, Reasoning, ToolCall};
 pub use plan::{plan, PlanOptions};
 pub use runtime::{LogLevel, Numa, Runtime, RuntimeBuilder, Task};
 pub use sampling::{sampling_options, Sampling, SamplingOption};

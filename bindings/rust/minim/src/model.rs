@@ -15,6 +15,7 @@ use crate::decoder::Decoder;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{check, Result};
 use crate::options::{ModelOptions, SessionOptions, Specials};
+use crate::output::{ChatFormat, ChatMarkup};
 use crate::raw::{c_path, c_text, create, pointer_or_null, take_text, take_tokens, text_of};
 use crate::runtime::{Runtime, Shared};
 use crate::session::Session;
@@ -232,6 +233,21 @@ impl Model {
             create(|out, err| unsafe { sys::minim_chat_render_with(self.0.handle, messages.as_ptr(), params, out, err) })
         })?;
         Ok(String::from_utf8_lossy(&unsafe { take_text(text) }).into_owned())
+    }
+
+    /// Returns the markup of the model's chat format.
+    pub fn chat_markup(&self) -> Result<ChatMarkup> {
+        let mut markup = sys::minim_chat_markup::default();
+        check(|err| unsafe { sys::minim_chat_get_markup(self.0.handle, &mut markup, err) })?;
+        // The texts are constants of the library.
+        let text = |text| unsafe { std::ffi::CStr::from_ptr(text) }.to_str().unwrap_or_default();
+        let format = if markup.format == sys::MINIM_CHAT_FORMAT_M3 { ChatFormat::M3 } else { ChatFormat::M2 };
+        Ok(ChatMarkup {
+            format,
+            think_begin: text(markup.think_begin),
+            think_end: text(markup.think_end),
+            call_begin: text(markup.call_begin),
+        })
     }
 
     /// Makes a constraint on answers. `starts_after`: anything is allowed up to this token ("</think>").

@@ -43,10 +43,35 @@ pub enum Reasoning {
     /// Separate from the content, without the tags.
     #[default]
     Split = sys::MINIM_REASONING_SPLIT,
-    /// In the content, with the tags: "<think>" is put before it.
+    /// In the content, with the tags: the opening one is put before it.
     AppendThink = sys::MINIM_REASONING_APPEND_THINK,
     /// In the content, as the model wrote it.
     None = sys::MINIM_REASONING_NONE,
+}
+
+/// How a model marks reasoning and calls of tools in its output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ChatFormat {
+    /// Of MiniMax-M2.
+    #[default]
+    M2 = sys::MINIM_CHAT_FORMAT_M2,
+    /// Of MiniMax-M3.
+    M3 = sys::MINIM_CHAT_FORMAT_M3,
+}
+
+/// The markup of a model's chat format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChatMarkup {
+    /// The format itself.
+    pub format: ChatFormat,
+    /// The token that begins reasoning.
+    pub think_begin: &'static str,
+    /// The token that ends it: for `starts_after` of a constraint.
+    pub think_end: &'static str,
+    /// The token that calls begin with.
+    pub call_begin: &'static str,
 }
 
 /// The options of parsing output.
@@ -58,11 +83,13 @@ pub struct OutputOptions<'a> {
     pub reasoning: Reasoning,
     /// True if the prompt ends in an open think block.
     pub starts_in_reasoning: bool,
+    /// That of the model: [`Model::chat_markup`](crate::Model::chat_markup).
+    pub format: ChatFormat,
 }
 
 impl Default for OutputOptions<'_> {
     fn default() -> Self {
-        OutputOptions { tools: None, reasoning: Reasoning::Split, starts_in_reasoning: true }
+        OutputOptions { tools: None, reasoning: Reasoning::Split, starts_in_reasoning: true, format: ChatFormat::M2 }
     }
 }
 
@@ -73,6 +100,7 @@ impl OutputOptions<'_> {
             tools: pointer_or_null(&tools),
             reasoning: self.reasoning as i32,
             starts_in_content: i32::from(!self.starts_in_reasoning),
+            format: self.format as i32,
             ..Default::default()
         };
         call(&params)
