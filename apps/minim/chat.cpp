@@ -137,6 +137,7 @@ class Chat {
         }
         minim::OutputParserOptions format;
         format.starts_in_content = !made.opens_thought;
+        format.format = model_.chat_markup().format;
         minim::OutputParser parser(format);
         AnswerView view(options_.hides_reasoning, isatty(STDOUT_FILENO) != 0);
         const auto show = [&](const minim_output_delta& delta) { view.show(delta); };

@@ -20,6 +20,7 @@ struct Answering {
     std::string text;
     std::string tools;
     bool opens_thought;
+    int32_t chat_format;
 };
 
 minim::Sampling answer_sampling(const Options& options) {
@@ -41,7 +42,7 @@ Answering begin_answer(const minim::Model& model, minim::Engine& engine, const m
         model.chat_tokenize_with(conversation.messages, chat, MINIM_SPECIALS_TEMPLATE);
     const std::vector<int32_t> ids(tokens.begin(), tokens.end());
     return {engine.submit(sampling, {ids.data(), ids.size()}), "", conversation.tools,
-            model.chat_opens_thinking(ids)};
+            model.chat_opens_thinking(ids), model.chat_markup().format};
 }
 
 // Reads an answer to its end. Throws CANCELLED after Ctrl-C.
@@ -57,6 +58,7 @@ minim::Output finish_answer(Answering& answering) {
     minim::OutputParserOptions format;
     format.starts_in_content = !answering.opens_thought;
     format.tools = answering.tools;
+    format.format = answering.chat_format;
     return minim::parse_output(answering.text,
                                finish == MINIM_FINISH_END ? MINIM_FINISH_END : MINIM_FINISH_LENGTH, format);
 }

@@ -22,9 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-// The first tag of a block of calls: text of an answer that has it is a call that could not be read.
-constexpr std::string_view k_call_block = "<minimax:tool_call>";
-
 struct Call {
     std::string name;
     json arguments;  // null: they are no JSON object
@@ -69,9 +66,11 @@ bool are_same(const std::vector<Call>& a, const std::vector<Call>& b, const Same
     return a.size() == b.size() && std::is_permutation(a.begin(), a.end(), b.begin(), same);
 }
 
-void count_answer(ToolFigures& figures, const std::vector<Call>& expected, const minim::Output& output) {
+// `call_begin`: what calls begin with. Text of an answer that has it is a call that could not be read.
+void count_answer(ToolFigures& figures, const std::vector<Call>& expected, const minim::Output& output,
+                  std::string_view call_begin) {
     std::vector<Call> made;
-    bool is_malformed = output.content.value_or("").find(k_call_block) != std::string::npos;
+    bool is_malformed = output.content.value_or("").find(call_begin) != std::string::npos;
     for (const minim::Output::Call& call : output.calls) {
         json arguments = json::parse(call.arguments, nullptr, false);
         if (!arguments.is_object()) {
@@ -119,10 +118,13 @@ void eval_tools(const Options& options, const minim::Cancel& cancel) {
     const std::vector<ToolRequest> requests = read_requests(options.files.front(), options.limit);
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
+    const minim_chat_markup markup = model.chat_markup();
     ToolFigures figures;
     for_each_answer(
         model, options, requests.size(), [&](size_t i) { return requests[i].conversation; },
-        [&](size_t i, const minim::Output& output) { count_answer(figures, requests[i].expected, output); });
+        [&](size_t i, const minim::Output& output) {
+            count_answer(figures, requests[i].expected, output, markup.call_begin);
+        });
     report_tools(options, figures);
     flush_output();
 }

@@ -9,9 +9,9 @@ namespace {
 constexpr int32_t k_penalty_last_n = 64;  // the window of --repeat-penalty in llama.cpp
 
 // Returns options for a constraint. If the prompt opens a block of reasoning, which may be any text, it begins after the block.
-minim::ConstraintOptions after_reasoning(bool opens_thought) {
+minim::ConstraintOptions after_reasoning(const minim::Model& model, bool opens_thought) {
     minim::ConstraintOptions constraint;
-    if (opens_thought) constraint.starts_after = MINIM_THINK_END;
+    if (opens_thought) constraint.starts_after = model.chat_markup().think_end;
     return constraint;
 }
 
@@ -44,12 +44,12 @@ minim::Sampling make_sampling(const minim::Model& model, const Options& options,
     minim::Sampling sampling;
     sampling.set_recommended(model);
     if (!options.json_schema.empty()) {
-        sampling.set_constraint(
-            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(opens_thought)));
+        sampling.set_constraint(minim::Constraint::from_schema(model, options.json_schema,
+                                                               after_reasoning(model, opens_thought)));
     }
     if (!options.grammar.empty())
         sampling.set_constraint(
-            minim::Constraint::from_grammar(model, options.grammar, after_reasoning(opens_thought)));
+            minim::Constraint::from_grammar(model, options.grammar, after_reasoning(model, opens_thought)));
     set_given(sampling, "temperature", given.temperature);
     set_given(sampling, "top_p", given.top_p);
     set_given(sampling, "top_k", given.top_k);

@@ -21,6 +21,8 @@ constexpr int64_t k_max_mib = int64_t{1} << 43;
 constexpr Word k_chosen[] = {{"auto", 0}, {"-1", 0}};
 constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
                               {"minimax-m2", MINIM_REASONING_SPLIT},
+                              {"minimax_m3", MINIM_REASONING_SPLIT},
+                              {"minimax-m3", MINIM_REASONING_SPLIT},
                               {"minimax", MINIM_REASONING_SPLIT},
                               {"auto", MINIM_REASONING_SPLIT},
                               {"deepseek", MINIM_REASONING_SPLIT},
@@ -28,6 +30,7 @@ constexpr Word k_parsers[] = {{"minimax_m2", MINIM_REASONING_SPLIT},
                               {"deepseek_r1", MINIM_REASONING_SPLIT},
                               {"deepseek-r1", MINIM_REASONING_SPLIT},
                               {"minimax_m2_append_think", MINIM_REASONING_APPEND_THINK},
+                              {"minimax_m3_append_think", MINIM_REASONING_APPEND_THINK},
                               {"minimax-append-think", MINIM_REASONING_APPEND_THINK},
                               {"none", MINIM_REASONING_NONE}};
 
@@ -190,9 +193,9 @@ constexpr Row k_server_rows[] = {
      "seconds that requests may run on after SIGTERM; the rest then ends with an error; -1: no limit",
      set<&Options::drain_seconds>},
     {"--reasoning-parser --reasoning-format", "", choice("NAME", k_parsers), k_server, "minimax_m2",
-     "minimax_m2: reasoning in a field of its own; minimax_m2_append_think: in the content, with tags; none: "
-     "as "
-     "the model writes it",
+     "minimax_m2, minimax_m3: reasoning in a field of its own; minimax_m2_append_think, "
+     "minimax_m3_append_think: "
+     "in the content, with tags; none: as the model writes it; the tags are always those of the model",
      set<&Options::reasoning>},
     {"--reasoning-field", "", choice("NAME", k_fields), k_server, "both",
      "the field of a chat's thoughts: reasoning_content (llama.cpp, older vLLM), reasoning (newer vLLM), or "

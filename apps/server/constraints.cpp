@@ -7,18 +7,18 @@ namespace server {
 
 namespace {
 
-minim::ConstraintOptions options_of(bool after_reasoning) {
-    minim::ConstraintOptions options;
-    if (after_reasoning) options.starts_after = MINIM_THINK_END;
-    return options;
-}
-
 // A lack of memory may pass. An input that cannot be compiled stays so.
 bool is_lasting(const minim::Exception& error) {
     return error.status() == MINIM_E_INVALID || error.status() == MINIM_E_UNSUPPORTED;
 }
 
 }  // namespace
+
+minim::ConstraintOptions Constraints::options_of(bool after_reasoning) const {
+    minim::ConstraintOptions options;
+    if (after_reasoning) options.starts_after = think_end_;
+    return options;
+}
 
 void Constraints::drop(const std::string& key) {
     const std::lock_guard lock(mutex_);

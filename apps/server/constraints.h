@@ -20,7 +20,8 @@ class Constraints {
   public:
     using Constraint = std::shared_ptr<const minim::Constraint>;
 
-    explicit Constraints(const minim::Model& model) : model_(model) {}
+    explicit Constraints(const minim::Model& model)
+        : model_(model), think_end_(model.chat_markup().think_end) {}
     Constraints(const Constraints&) = delete;
     Constraints& operator=(const Constraints&) = delete;
 
@@ -31,11 +32,13 @@ class Constraints {
                         bool optional);
 
   private:
+    minim::ConstraintOptions options_of(bool after_reasoning) const;
     Constraint find_or_make(const std::string& key, const std::function<minim::Constraint()>& make);
     void drop(const std::string& key);
 
     const minim::Model& model_;
-    std::mutex mutex_;  // protects what follows; nobody compiles under it
+    const std::string think_end_;  // the token that ends reasoning
+    std::mutex mutex_;             // protects what follows; nobody compiles under it
     Recent<std::shared_future<Constraint>> made_{size_t{32} << 20, 64};
 };
 

@@ -14,6 +14,7 @@ minim_output_parser* make_parser(const OutputFormat& format) {
     minim_output_parser_params params = MINIM_OUTPUT_PARSER_PARAMS_INIT;
     params.reasoning = format.reasoning;
     params.starts_in_content = format.starts_in_reasoning ? 0 : 1;
+    params.format = format.chat_format;
     params.tools = format.tools.empty() ? nullptr : format.tools.c_str();
     minim_output_parser* parser = nullptr;
     minim::detail::check(

@@ -26,6 +26,7 @@ struct OutputFormat {
     int32_t reasoning = MINIM_REASONING_SPLIT;
     bool starts_in_reasoning = true;
     std::string tools;  // JSON; "": no calls are recognised
+    int32_t chat_format = MINIM_CHAT_FORMAT_M2;
 };
 
 class OutputReader {

@@ -145,6 +145,7 @@ ServedModel::ServedModel(Serving& shared, EventLoop& loop, std::string model_pat
       info(model.info()),
       names(names_of(model, given_names)),
       name(names.front()),
+      markup(model.chat_markup()),
       chat_template(options.chat_template.empty() ? metadata(model, "tokenizer.chat_template")
                                                   : options.chat_template),
       recommended(model.checkpoint().recommended_sampling()),

@@ -44,6 +44,7 @@ struct ServedModel {
     const minim_model_info info;
     const std::vector<std::string> names;          // at least one
     const std::string name;                        // the first one, in answers
+    const minim_chat_markup markup;                // of the model's chat format
     const std::string chat_template;               // the text that conversations are rendered with
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set

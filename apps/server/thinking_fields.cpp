@@ -15,6 +15,8 @@ constexpr int64_t k_max_tokens = int64_t{1} << 40;
 struct Wish {
     bool is_on = false;
     bool is_off = false;
+    bool is_minimal = false;   // an effort is
+    bool is_adaptive = false;  // the model decides whether it thinks
 
     void take(std::optional<bool> value) {
         is_on = is_on || value.value_or(false);
@@ -25,8 +27,12 @@ struct Wish {
 void take_effort(const std::optional<std::string>& effort, const std::string& field, Wish& wish) {
     if (!effort) return;
     if (*effort == "none") return wish.take(false);
-    note_once("effort " + field,
-              fmt::format("{} has no effect unless it is none: the model has no levels of effort", field));
+    wish.is_minimal = wish.is_minimal || *effort == "minimal";
+    note_once(
+        "effort " + field,
+        fmt::format("{} has no effect unless it is none (for MiniMax-M3 also minimal): the model has no "
+                    "levels of effort",
+                    field));
 }
 
 void read_thinking_object(const Fields& request, Turn& turn, Wish& wish) {
@@ -40,6 +46,7 @@ void read_thinking_object(const Fields& request, Turn& turn, Wish& wish) {
         *thinking.one_of("type", {"enabled", "disabled", "adaptive", "auto", "between_tools"});
     const auto budget = thinking.integer("budget_tokens", 1, k_max_tokens);
     wish.take(type != "disabled");
+    wish.is_adaptive = type != "enabled" && type != "disabled";
     if (type == "enabled") set_reasoning_budget(budget, turn);
 }
 
@@ -98,7 +105,11 @@ void read_thinking(const Fields& request, Turn& turn) {
         take_effort(Fields(*config, "output_config").text("effort"), "output_config.effort", wish);
     read_thinking_object(request, turn, wish);
     read_reasoning_object(request, turn, wish);
-    if (wish.is_on) turn.thinks = true;
+    if (wish.is_on) {
+        turn.thinks = true;
+        turn.thinking_mode = wish.is_adaptive ? "adaptive" : "enabled";
+    }
+    turn.has_minimal_effort = wish.is_minimal && !wish.is_on;
     for (const char* name : {"thinking_budget_tokens", "thinking_token_budget", "max_reasoning_tokens"})
         set_reasoning_budget(request.integer(name, -1, k_max_tokens), turn);
     if (wish.is_off) turn.thinks = false;

@@ -15,7 +15,8 @@ void read_template_fields(const Fields& request, Turn& turn);
 //   reasoning {enabled, effort, max_tokens, exclude}, or a boolean;   reasoning_effort;   output_config.effort
 //   thinking_budget_tokens, thinking_token_budget, max_reasoning_tokens
 //   include_reasoning, reasoning_split, separate_reasoning, reasoning_format
-// A field that turns thinking off counts more than one that turns it on. An effort other than none has no effect.
+// A field that turns thinking off counts more than one that turns it on. An effort has no effect unless it is none, or minimal for
+// a model whose template has a thinking mode.
 void read_thinking(const Fields& request, Turn& turn);
 
 // Returns whether an answer of Anthropic's API has thinking blocks: only if `thinking` asks for them.

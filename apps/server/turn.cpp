@@ -14,15 +14,29 @@ namespace server {
 
 namespace {
 
+bool is_m3(const ServedModel& serving) {
+    return serving.markup.format == MINIM_CHAT_FORMAT_M3;
+}
+
+// Returns whether the model may think. Templates of M3 have a thinking mode for it.
+bool thinks(const Turn& turn, const ServedModel& serving) {
+    return turn.thinks && !(is_m3(serving) && turn.has_minimal_effort);
+}
+
 // Returns the variables for the template, including whether it adds a generation prompt.
 std::string kwargs_of(const Turn& turn, const ServedModel& serving) {
     Json kwargs = Json::object();
     if (!serving.options.chat_kwargs.empty()) kwargs = Json::parse(serving.options.chat_kwargs);
     if (turn.kwargs.is_object()) kwargs.update(turn.kwargs);
     // Removes variables that the template does not have, which would cause a warning: thinking is turned off without them.
+    const auto has_no = [&](const char* name) {
+        return !serving.chat_template.empty() && serving.chat_template.find(name) == std::string::npos;
+    };
     for (const char* name : {"enable_thinking", "thinking"})
-        if (!serving.chat_template.empty() && serving.chat_template.find(name) == std::string::npos)
-            kwargs.erase(name);
+        if (is_m3(serving) || has_no(name)) kwargs.erase(name);
+    if (is_m3(serving) && !turn.thinking_mode.empty() && thinks(turn, serving) &&
+        !kwargs.contains("thinking_mode"))
+        kwargs["thinking_mode"] = turn.thinking_mode;
     kwargs["add_generation_prompt"] = turn.adds_generation_prompt && !turn.continues;
     return to_text(kwargs);
 }
@@ -79,17 +93,21 @@ Json without_call(const Json& result) {
     return {{"role", "user"}, {"content", text}};
 }
 
-std::string& system_text(Turn& turn) {
+// Returns the system message, which only the owner's message may precede. Adds it if there is none.
+Json& system_message(Turn& turn) {
     Json& messages = turn.messages;
-    if (messages.empty() || messages.front()["role"] != "system")
-        messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
-    return messages.front()["content"].get_ref<std::string&>();
+    const size_t place = !messages.empty() && messages.front()["role"] == "root" ? 1 : 0;
+    if (messages.size() == place || messages[place]["role"] != "system")
+        messages.insert(messages.begin() + static_cast<std::ptrdiff_t>(place),
+                        Json{{"role", "system"}, {"content", ""}});
+    return messages[place];
 }
 
-bool has_reasoning(const Json& message) {
+bool has_reasoning(const Json& message, const ServedModel& serving) {
     const auto it = message.find("reasoning_content");
     if (it != message.end() && it->is_string()) return true;
-    return message["content"].get_ref<const std::string&>().find(MINIM_THINK_END) != std::string::npos;
+    return message["content"].get_ref<const std::string&>().find(serving.markup.think_end) !=
+           std::string::npos;
 }
 
 // Returns how the library renders the conversation.
@@ -97,7 +115,7 @@ minim::ChatOptions chat_options(const Turn& turn, const ServedModel& serving) {
     minim::ChatOptions options;
     options.tools = tools_of(turn);
     options.kwargs = kwargs_of(turn, serving);
-    options.thinking_off = !turn.thinks;
+    options.thinking_off = !thinks(turn, serving);
     options.continue_final_message = turn.continues;
     return options;
 }
@@ -155,16 +173,18 @@ void add_message(Json message, Turn& turn, ServedModel& serving) {
     const std::string role = message["role"];
     if (role == "system") {
         const std::string text = without_billing_header(message["content"].get<std::string>());
-        std::string& system = system_text(turn);
+        Json& whole = system_message(turn);
+        std::string& system = whole["content"].get_ref<std::string&>();
         if (!system.empty() && !text.empty()) system += "\n\n";
         system += text;
         for (const char* field : {"current_date", "current_location"}) {
-            if (message.contains(field)) turn.messages.front()[field] = message[field];
+            if (message.contains(field)) whole[field] = message[field];
         }
         return;
     }
     const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].empty();
-    if (role == "assistant" && has_calls && serving.options.remembers_reasoning && !has_reasoning(message)) {
+    if (role == "assistant" && has_calls && serving.options.remembers_reasoning &&
+        !has_reasoning(message, serving)) {
         const Json& id = message["tool_calls"].front()["id"];
         if (id.is_string())
             if (const auto reasoning = serving.reasoning.find(id)) message["reasoning_content"] = *reasoning;
@@ -242,12 +262,15 @@ ChatPrompt make_prompt(const Turn& turn, ServedModel& serving, ApiFamily family)
     const std::string tools = tools_of(turn);
     prompt.format.reasoning = turn.reasoning.value_or(serving.options.reasoning);
     prompt.format.tools = tools;
+    prompt.format.chat_format = serving.markup.format;
     if (!turn.n_kept_tokens)
         check_length(least_tokens(turn, serving), serving, "messages", family, /*is_bound=*/true);
     std::vector<int32_t> ids = prompt_ids(turn, serving);
     check_length(ids.size(), serving, "messages", family);
     prompt.format.starts_in_reasoning = serving.model.chat_opens_thinking(ids);
-    if (prompt.format.starts_in_reasoning) prompt.reasoning_budget = turn.reasoning_budget.value_or(0);
+    // M3 may also open its reasoning itself.
+    if (prompt.format.starts_in_reasoning || is_m3(serving))
+        prompt.reasoning_budget = turn.reasoning_budget.value_or(0);
     prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));
 
     const bool after_reasoning = prompt.format.starts_in_reasoning;

@@ -26,8 +26,11 @@ struct Turn {
     std::string tool_name;       // the one function to call; "": any
     bool parallel_calls = true;  // several calls in an answer
     bool adds_generation_prompt = true;
-    bool continues = false;                   // the answer continues the last message, an assistant's
-    bool thinks = true;                       // false: the prompt has an empty think block
+    bool continues = false;  // the answer continues the last message, an assistant's
+    bool thinks = true;      // false: the prompt has an empty think block
+    // Of a template that has a thinking mode:
+    std::string thinking_mode;                // "enabled" or "adaptive" if the request says so, else ""
+    bool has_minimal_effort = false;          // as if thinking were off
     std::optional<int64_t> reasoning_budget;  // tokens of thought, at least 1; none: no limit
     std::optional<int32_t> reasoning;         // MINIM_REASONING_*, if the request says where thoughts go
     bool shows_reasoning = true;              // false: thoughts are left out of the answer

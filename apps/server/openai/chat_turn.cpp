@@ -76,7 +76,12 @@ Json read_assistant(const Fields& message) {
     return result;
 }
 
-Json read_message(const Fields& message, Unreadable unreadable) {
+// Only models with a message of the owner (`root`) have one, before all others.
+bool may_be_root(const Turn& turn, const ServedModel& serving) {
+    return turn.messages.empty() && serving.markup.format == MINIM_CHAT_FORMAT_M3;
+}
+
+Json read_message(const Fields& message, Unreadable unreadable, bool may_be_root) {
     const std::string role = message.required_text("role");
     if (role == "system" || role == "developer") {
         Json result = {{"role", "system"}, {"content", content_text(message, "content", "", unreadable)}};
@@ -84,8 +89,8 @@ Json read_message(const Fields& message, Unreadable unreadable) {
             if (const auto value = message.text(field)) result[field] = *value;
         return result;
     }
-    if (role == "user")
-        return {{"role", "user"}, {"content", content_text(message, "content", "", unreadable)}};
+    if (role == "user" || (role == "root" && may_be_root))
+        return {{"role", role}, {"content", content_text(message, "content", "", unreadable)}};
     if (role == "assistant") return read_assistant(message);
     if (role == "tool" || role == "function") {
         Json result = {{"role", "tool"}, {"content", tool_content(message)}};
@@ -123,7 +128,7 @@ Turn read_chat(const Fields& request, ServedModel& serving) {
             add_assistant_blocks(message, *content, turn, serving);
             continue;
         }
-        add_message(read_message(message, unreadable), turn, serving);
+        add_message(read_message(message, unreadable, may_be_root(turn, serving)), turn, serving);
     }
     read_common(request, ToolForm::chat, turn);
     if (turn.continues && turn.messages.back()["role"] != "assistant")

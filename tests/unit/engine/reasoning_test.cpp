@@ -12,8 +12,10 @@
 #include "constraint/regex.h"
 #include "engine/engine.h"
 #include "engine/loop_detector.h"
+#include "engine/tool_block.h"
 #include "requests.h"
 #include "support.h"
+#include "support/tiny_tokenizer.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -169,6 +171,62 @@ TEST_CASE("a tool call ends reasoning, and its text is none; a tag without a cal
     engine::Reasoning closed = after({markup.think}, 9);
     accept(closed, {50, markup.call, markup.end_think, 51, 52});
     CHECK(closed.n_tokens() == 2);
+}
+
+TEST_CASE("reasoning of M3 is closed by its tag alone, and ended by a block of calls") {
+    for (const bool has_block_tokens : {true, false}) {
+        const auto tokenizer = tiny_m3_tokenizer(has_block_tokens);
+        const auto ids = [&](std::string_view text) {
+            return tokenizer->encode(text, tokenizer::Specials::exact);
+        };
+        const std::string mark = "]<]minimax[>[";
+        const std::string block = mark + "<tool_call>\n" + mark + "<invoke name=\"f\">";
+        const int32_t think = ids("<mm:think>")[0];
+
+        engine::Reasoning closed(*tokenizer, 2);
+        for (const int32_t id : ids("]~b]ai\n<mm:think>a</mm:think>b[e~[\n]~b]ai\n<mm:think>"))
+            closed.follow(id);
+        accept(closed, {50, 51});
+        CHECK(due(closed) == ids("</mm:think>"));
+        accept(closed, due(closed));
+        CHECK(due(closed).empty());
+        CHECK(closed.barred() == think);
+        CHECK(closed.n_tokens() == 2);
+
+        engine::Reasoning in_call(*tokenizer, 2);
+        in_call.follow(think);
+        accept(in_call, {50});
+        accept(in_call, ids(block + mark + "<s>a b c d" + mark + "</s>" + mark + "</invoke>\n"));
+        CHECK(due(in_call).empty());
+        CHECK(in_call.n_tokens() == 1);
+        accept(in_call, ids(mark + "</tool_call>"));
+        accept(in_call, {think, 52});
+        CHECK(due(in_call) == ids("</mm:think>"));
+
+        // Neither a mark nor the block's tag alone is a call.
+        for (const std::string& text :
+             {mark + " b", mark + "<tool_call> b", mark + "<tool_call>" + mark + "<x>"}) {
+            engine::Reasoning mentioned(*tokenizer, 100);
+            mentioned.follow(think);
+            accept(mentioned, ids(text));
+            CHECK(mentioned.n_tokens() == std::ssize(ids(text)));
+        }
+    }
+}
+
+TEST_CASE("a block of calls of M3 begins and ends with a mark and its tag") {
+    for (const bool has_block_tokens : {true, false}) {
+        const auto tokenizer = tiny_m3_tokenizer(has_block_tokens);
+        engine::ToolBlock block(*tokenizer);
+        const auto follow = [&](const std::string& text) {
+            for (const int32_t id : tokenizer->encode(text, tokenizer::Specials::exact)) block.follow(id);
+            return block.is_open();
+        };
+        CHECK(!follow("a ]<]minimax[>[ b <tool_call> ]<]minimax[>[<x>"));
+        CHECK(follow("]<]minimax[>[<tool_call>\n"));
+        CHECK(follow("]<]minimax[>[<invoke name=\"f\">]<]minimax[>[</invoke>\n</tool_call>"));
+        CHECK(!follow("]<]minimax[>[ </tool_call>"));
+    }
 }
 
 TEST_CASE("a model that thinks again once its budget is used up is not let, in a session and an engine") {
