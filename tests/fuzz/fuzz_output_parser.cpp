@@ -22,13 +22,25 @@ constexpr std::string_view k_tools = R"([{"name": "f", "parameters": {"propertie
     "i": {"type": "integer"}, "n": {"type": "number"}, "b": {"type": "boolean"}, "o": {"type": "object"},
     "u": {"type": ["string", "null", "integer"]}}}}, {"type": "function", "function": {"name": "g"}}])";
 
-minim::json::Value tools(bool any) {
-    return any ? minim::json::parse(k_tools, "tools", minim::json::Source::argument) : minim::json::Value{};
+// Tools with values in values, for elements.
+constexpr std::string_view k_nested_tools =
+    R"([{"name": "f", "parameters": {"properties": {"s": {"type": "string"},
+    "i": {"type": "integer"}, "l": {"type": "array", "items": {"type": "number"}}, "v": {},
+    "o": {"type": "object", "properties": {"s": {"type": "string"}, "l": {"type": "array", "items": {"$ref": "#"}}}},
+    "u": {"type": ["string", "null", "object"]}, "p": {"prefixItems": [{"type": "null"}], "items": {"type": "boolean"}},
+    "m": {"type": "object", "additionalProperties": {"type": ["array", "object"]}}}}}, {"name": "g"}])";
+
+minim::json::Value tools(bool any, const ParserOptions& options) {
+    using minim::json::parse;
+    static const minim::json::Value flat = parse(k_tools, "tools", minim::json::Source::argument);
+    static const minim::json::Value nested = parse(k_nested_tools, "tools", minim::json::Source::argument);
+    if (!any) return {};
+    return options.family == Family::m3 ? nested : flat;
 }
 
 ParsedOutput sum_of(std::string_view bytes, bool any_tools, const ParserOptions& options, Finish finish,
                     size_t step) {
-    OutputParser parser(tools(any_tools), options);
+    OutputParser parser(tools(any_tools, options), options);
     ParsedOutput output;
     const auto add = [&] {
         for (size_t i = 0; i < parser.n_deltas(); ++i) {
@@ -70,12 +82,13 @@ void require_equal(const ParsedOutput& a, const ParsedOutput& b) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size == 0) return 0;
     const uint8_t choice = data[0];
-    const ParserOptions options = {static_cast<ReasoningMode>(choice % 3), (choice & 16U) == 0};
+    const ParserOptions options = {static_cast<ReasoningMode>(choice % 3), (choice & 16U) == 0,
+                                   (choice & 128U) != 0 ? Family::m3 : Family::m2};
     const bool any_tools = (choice & 32U) == 0;
     const Finish finish = (choice & 64U) != 0 ? Finish::length : Finish::stop;
     const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
 
-    const ParsedOutput whole = parse_output(bytes, tools(any_tools), options, finish);
+    const ParsedOutput whole = parse_output(bytes, tools(any_tools, options), options, finish);
     for (const ParsedOutput::Call& call : whole.calls)
         require(minim::json::parse(call.arguments, "arguments", minim::json::Source::argument).is_object());
     require(any_tools || whole.calls.empty());

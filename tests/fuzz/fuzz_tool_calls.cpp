@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a request's tools: calls of them become an automaton, or the error says what is wrong with the list.
+// Any bytes as a request's tools: calls of them in each chat format become an automaton, or the error says what is wrong with the
+// list.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "base/json.h"
@@ -13,13 +15,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim;
     using namespace minim::constraint;
-    static const auto tokenizer = test::tiny_tokenizer();
+    static const std::shared_ptr<const tokenizer::Tokenizer> tokenizers[] = {test::tiny_tokenizer(),
+                                                                             test::tiny_m3_tokenizer()};
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    for (const bool is_single : {true, false}) {
+    for (const auto& tokenizer : tokenizers) {
         fuzz::require_refusal(
             {Status::invalid, Status::unsupported}, "tools are good, wrong or not enforceable", [&] {
                 const json::Value tools = json::parse(text, "tools", json::Source::argument);
-                const Grammar grammar = grammar_of_tool_calls(tools, {"", is_single}, *tokenizer);
+                const Grammar grammar = grammar_of_tool_calls(tools, {"", size % 2 == 0}, *tokenizer);
                 fuzz::require(make_automaton(grammar, 64).n_states() > 0, "an automaton has a state");
             });
     }
