@@ -64,7 +64,7 @@ class M3Chat(unittest.TestCase):
         self.assertRaises(ValueError, self.model.output_parser, reasoning="minimax_m4")
 
     def test_constraints(self):
-        document = load_json("constraint/tool_calls_m3.json")
+        document = load_json("chat/tool_constraints_m3.json")
         for case in document["cases"]:
             with self.subTest(case["name"]):
                 constraint = self.model.constraint(tools=document["tools"][case["tools"]], tool=case["tool"], single=case["single"])

@@ -74,7 +74,7 @@ bool allows(std::string_view parameters, std::string_view arguments) {
 
 TEST_CASE("the golden texts match constraints from tools in the format of M3, or do not") {
     const auto document =
-        nlohmann::ordered_json::parse(test::text_of(MINIM_TEST_DATA "/constraint/tool_calls_m3.json"));
+        nlohmann::ordered_json::parse(test::text_of(MINIM_TEST_DATA "/chat/tool_constraints_m3.json"));
     REQUIRE(document["cases"].size() == 20);
     for (const bool has_block_tokens : {true, false}) {
         const TokenizerPointer tokenizer = tiny_m3_tokenizer(has_block_tokens);
