@@ -197,9 +197,9 @@ TEST_CASE("an output of M3 is held back only while it may become a tag") {
         {"a " + mark + " <tool_call>\n", " " + mark + " <tool_call>\n"},
         {"a " + mark + "<tool_call>\nb", ""},
     };
-    for (const auto& [fed, held] : content) {
+    for (const auto& [fed, waiting] : content) {
         INFO(fed);
-        CHECK(streamed_m3(fed) == fed.substr(0, fed.size() - held.size()));
+        CHECK(streamed_m3(fed) == fed.substr(0, fed.size() - waiting.size()));
     }
     const std::string begin = mark + "<tool_call>\n" + mark + "<invoke name=\"f\">" + mark;
     const std::vector<std::pair<std::string, std::string>> values = {
@@ -216,10 +216,10 @@ TEST_CASE("an output of M3 is held back only while it may become a tag") {
         {"a </tab", ""},
     };
     for (const char* name : {"s", "v"}) {
-        for (const auto& [fed, held] : values) {
+        for (const auto& [fed, waiting] : values) {
             INFO(name << ": " << fed);
             std::string json = "{\"" + std::string(name) + "\": \"";
-            json::append_escaped(json, fed.substr(0, fed.size() - held.size()));
+            json::append_escaped(json, fed.substr(0, fed.size() - waiting.size()));
             CHECK(streamed_m3(begin + "<" + name + ">" + fed) == json);
         }
     }
