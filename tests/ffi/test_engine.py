@@ -61,6 +61,7 @@ class Engine(unittest.TestCase):
             for i, answer in enumerate(answers):
                 alone = engine.submit(ids, **{**options, "seed": 11 + i})
                 self.assertEqual(alone.result().ids, answer.ids)
+                self.assertEqual(alone.result(), answer)
             for n in (0, -1, 1025, 10**12):
                 with self.subTest(n=n), self.assertRaisesRegex(minim.Error, "n_answers is"):
                     engine.submit(ids, n=n)

@@ -1842,6 +1842,7 @@ class Request(abi.Handle):
     def __init__(self, engine, handle, callback=None):
         self._reading = threading.Lock()
         self._kept = []  # tokens that were read and not returned
+        self._answer = None  # what result() has returned
         self.prompt_tokens = []  # once result() has returned, with the option prompt_logprobs: Tokens of the prompt after the first, without text
         self._token, self._what = abi.Token(), c.c_int32(-1)  # of _next_now(), which is called for every token
         self._out_arguments = c.byref(self._token), c.byref(self._what)
@@ -1912,8 +1913,8 @@ class Request(abi.Handle):
                     raise TimeoutError("the request has not ended yet")
 
     def result(self, timeout=None):
-        """Waits for the end and returns an Answer with the ids and the text that tokens() has not returned yet. Raises TimeoutError
-        after `timeout` seconds; the request then goes on, and nothing of its answer is lost."""
+        """Waits for the end and returns an Answer with the ids and the text that tokens() has not returned yet; a later call returns the
+        same Answer. Raises TimeoutError after `timeout` seconds; the request then goes on, and nothing of its answer is lost."""
         seconds = _seconds(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while (token := self._use(self._next, "request_next", end)) is not None:
@@ -1921,10 +1922,12 @@ class Request(abi.Handle):
         return self._whole_answer()
 
     def _whole_answer(self):
-        tokens, self._kept = self._kept, []
-        own = [t for t in tokens if t.prompt_rank == 0]
-        self.prompt_tokens += [t for t in tokens if t.prompt_rank > 0]
-        return Answer([t.id for t in own], "".join(t.text for t in own), self.finish_reason)
+        if self._answer is None:
+            own = [t for t in self._kept if t.prompt_rank == 0]
+            self.prompt_tokens += [t for t in self._kept if t.prompt_rank > 0]
+            self._answer = Answer([t.id for t in own], "".join(t.text for t in own), self.finish_reason)
+            self._kept = []
+        return self._answer
 
     def cancel(self):
         """Ends the answer after the tokens reported so far."""
