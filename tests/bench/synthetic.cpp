@@ -252,7 +252,7 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
         Maker maker(*parts[i].backend, options.packs, unpacked[i], made.placed[i].device->data(), random);
         made.placed[i].weights.matrices = maker.make(parts[i]);
     }
-    made.weights = model::join(parts, made.placed, shape.n_layer);
+    made.weights = model::join(parts, made.placed, made.config);
     add_expert_tables(made);
     std::vector<std::span<const std::byte>> host_memory;
     for (size_t i = 0; i < parts.size(); ++i)

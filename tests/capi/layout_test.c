@@ -90,7 +90,8 @@ FIELD(minim_device_info, free_bytes, 16);
 FIELD(minim_device_info, name, 24);
 FIELD(minim_device_info, description, 32);
 FIELD(minim_device_info, reason, 40);
-SIZE(minim_device_info, 48);
+FIELD(minim_device_info, unified, 48);
+SIZE(minim_device_info, 56);
 
 FIELD(minim_model_info, n_layer, 4);
 FIELD(minim_model_info, hidden, 8);
