@@ -20,7 +20,7 @@ RANKS = {"-tp", "--tp", "--tp-size", "--tensor-parallel-size", "--pipeline-paral
 VALUES = {"integer": "1", "count": "2k", "seed": "18446744073709551615", "real": "1", "size": "1MiB", "part": "0.5", "numbers": "3,1", "text": "x"}
 OWN_VALUES = {"--chunk": "2", "-sc": '{"method": "ngram"}', "--chat-template-kwargs": "{}", "--json-schema-file": str(Q8_0), "--api-key-file": __file__,
               "--chat-template": "{{ messages }}", "--chat-template-file": str(ROOT / "tests/data/chat/minim_tiny.jinja"), "--grammar-file": __file__,
-              "--sums": __file__, "--answers": __file__,
+              "--sums": __file__, "--answers": __file__, "--text": __file__,
               "--tensor-type-file": __file__, "--set": "key=1", "--set-file": f"key={__file__}", "--override-kv": "key=int:1", "--split-max-size": "1M"}
 
 

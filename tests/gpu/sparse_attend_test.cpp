@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cuda/cuda_backend.h"
+#include "gpu/support.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/sparse_attention.h"
@@ -26,6 +27,7 @@ SparseModel sparse_model(int64_t block, Format format) {
 }  // namespace
 
 TEST_CASE("gpu: sparse attention agrees with the formulas") {
+    if (!has_devices(1)) return;
     const auto device = cuda::make_cuda_backend(0, backend::Arithmetic::exact);
     for (const auto& [block, format] :
          {std::pair(int64_t{16}, Format::f32), std::pair(int64_t{32}, Format::f16),
@@ -53,6 +55,7 @@ TEST_CASE("gpu: sparse attention agrees with the formulas") {
 }
 
 TEST_CASE("gpu: sparse attention has the same bits whatever the chunks") {
+    if (!has_devices(1)) return;
     const auto device = cuda::make_cuda_backend(0, backend::Arithmetic::exact);
     const SparseModel model = sparse_model(16, Format::f16);
     const SparseRows rows(model, 150, 6);
@@ -71,6 +74,7 @@ TEST_CASE("gpu: sparse attention has the same bits whatever the chunks") {
 }
 
 TEST_CASE("gpu: fast arithmetic refuses block-sparse attention") {
+    if (!has_devices(1)) return;
     const auto limits = sparse_model(16, Format::f16).limits(1, 100);
     for (const auto arithmetic : {backend::Arithmetic::fast, backend::Arithmetic::deterministic}) {
         const auto device = cuda::make_cuda_backend(0, arithmetic);
