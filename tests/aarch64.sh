@@ -31,14 +31,16 @@ on() {
     failed=1
 }
 
+quick="~[slow-emulated]"
+[ "${1:-}" != full ] || quick="*"
 # pauth=off: the emulator computes the signatures of return addresses slowly.
 for test in base panel format sampling; do
-    on max,pauth=off "$build/tests/unit/$test/${test}_test"
+    on max,pauth=off "$build/tests/unit/$test/${test}_test" "$quick"
 done
 if [ "${1:-}" = full ]; then
     for cpu in cortex-a72 neoverse-n1 max,pauth=off; do on "$cpu" "$build/tests/unit/cpu/cpu_test"; done
 else # this CPU has all levels
-    on max,pauth=off "$build/tests/unit/cpu/cpu_test" '~[slow-emulated]'
+    on max,pauth=off "$build/tests/unit/cpu/cpu_test" "$quick"
 fi
 
 models=$build/tests/models

@@ -142,7 +142,7 @@ TEST_CASE("encoders are at least as exact as other programs'") {
 }
 
 #ifdef MINIM_FULL_TESTS
-TEST_CASE("encoders are at least as exact as other programs' on larger matrices") {
+TEST_CASE("encoders are at least as exact as other programs' on larger matrices", "[slow-emulated]") {
     check_quality("gate");
     check_quality("down");
 }
