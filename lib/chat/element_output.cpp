@@ -101,7 +101,7 @@ void ElementOutput::take_start(const ElementToken& token) {
     }
     const bool is_split = options_.reasoning == ReasoningMode::split;
     if (token.kind == Kind::think_close && !options_.starts_in_reasoning && is_split) {
-        state_ = State::text;  // the closer that says that there is no reasoning
+        state_ = State::text;  // the output has no reasoning
         return;
     }
     leave_start();
