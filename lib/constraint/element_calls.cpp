@@ -18,7 +18,6 @@ using json::Value;
 
 namespace {
 
-constexpr size_t k_max_rules_of_tool = 10'000;
 constexpr std::string_view k_no_tool_name = "\"<>\n";  // no name of a tool has one of these
 constexpr std::string_view k_no_element_name = "<>]";  // no name of an element has one of these
 
@@ -128,31 +127,18 @@ Part ElementCalls::items(JsonSchema& json, const Value& flat, const std::string&
 
 // Returns a value and the beginning of its closing tag, so that no text of this rule can continue where another text of it ends.
 Part ElementCalls::value(const Value& schema, const std::string& where) {
-    const std::string key = json::to_text(schema);
-    const auto known = rules_.find(key);
-    if (known != rules_.end()) return grammar_.call(known->second);
-    if (rules_.size() == k_max_rules_of_tool)
-        fail(Status::unsupported, "{}: the schema has more than {} parts", where, k_max_rules_of_tool);
-    const RuleId rule = grammar_.declare(where);
-    rules_.emplace(key, rule);
-    undefined_.push_back({rule, schema, where});
-    return grammar_.call(rule);
+    return rules_.call(grammar_, schema, where);
 }
 
 void ElementCalls::define_values(JsonSchema& json) {
-    while (!undefined_.empty()) {
-        const Undefined next = std::move(undefined_.back());
-        undefined_.pop_back();
+    rules_.define_all(grammar_, [&](const Value& schema, const std::string& where) {
         std::vector<Part> parts;
-        bool is_free = false;
-        for (const Value& flat : json.document().alternatives(next.schema, next.where)) {
-            is_free = is_free || allows_any(flat);
-            if (!is_free) parts.push_back(content(json, flat, next.where));
+        for (const Value& flat : json.document().alternatives(schema, where)) {
+            if (allows_any(flat)) return any_value();
+            parts.push_back(content(json, flat, where));
         }
-        grammar_.define(next.rule, is_free
-                                       ? any_value()
-                                       : grammar_.sequence({grammar_.choice(std::move(parts)), value_end_}));
-    }
+        return grammar_.sequence({grammar_.choice(std::move(parts)), value_end_});
+    });
 }
 
 // Returns any text, or any elements.

@@ -5,15 +5,14 @@
 // compare them.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/json.h"
 #include "constraint/grammar.h"
 #include "constraint/json_schema.h"
 #include "constraint/json_text.h"
+#include "constraint/schema_rules.h"
 #include "constraint/text_automaton.h"
 #include "constraint/tool_names.h"
 
@@ -48,16 +47,7 @@ class ElementCalls {
     TextAutomaton names_;
     std::optional<RuleId> any_value_;
     ToolsWork work_;
-
-    // Of the last tool:
-    std::map<std::string, RuleId> rules_;  // by the schema's text
-    // Rules that are still to be defined. They are not on the call stack, because chains of references may be long.
-    struct Undefined {
-        RuleId rule;
-        json::Value schema;
-        std::string where;
-    };
-    std::vector<Undefined> undefined_;
+    SchemaRules rules_;  // of the last tool
 };
 
 }  // namespace minim::constraint

@@ -20,8 +20,6 @@ namespace {
 
 using json::Value;
 
-constexpr size_t k_max_rules = 10'000;
-
 bool has_any(const Value& schema, std::initializer_list<const char*> keys) {
     return std::ranges::any_of(keys, [&](const char* key) { return json::find(&schema, key) != nullptr; });
 }
@@ -78,26 +76,16 @@ int64_t count_in(const Value& flat, const char* key, int64_t otherwise, const st
 }
 
 Part JsonSchema::value(const Value& schema, const std::string& where) {
-    const std::string key = json::to_text(schema);
-    const auto known = rules_.find(key);
-    if (known != rules_.end()) return grammar_.call(known->second);
-    if (rules_.size() == k_max_rules)
-        fail(Status::unsupported, "{}: the schema has more than {} parts", where, k_max_rules);
-    const RuleId rule = grammar_.declare(where);
-    rules_.emplace(key, rule);
-    undefined_.push_back({rule, schema, where});
-    return grammar_.call(rule);
+    return rules_.call(grammar_, schema, where);
 }
 
 void JsonSchema::finish() {
-    while (!undefined_.empty()) {
-        const Undefined next = std::move(undefined_.back());
-        undefined_.pop_back();
+    rules_.define_all(grammar_, [&](const Value& schema, const std::string& where) {
         std::vector<Part> parts;
-        for (const Value& alternative : document_.alternatives(next.schema, next.where))
-            parts.push_back(flat(alternative, next.where));
-        grammar_.define(next.rule, grammar_.choice(std::move(parts)));
-    }
+        for (const Value& alternative : document_.alternatives(schema, where))
+            parts.push_back(flat(alternative, where));
+        return grammar_.choice(std::move(parts));
+    });
 }
 
 bool allows_any(const Value& flat) {

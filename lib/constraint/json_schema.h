@@ -10,7 +10,6 @@
 // the standard. oneOf is treated as anyOf if the overlap of its members cannot be computed.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include "base/json.h"
 #include "constraint/json_text.h"
 #include "constraint/schema_document.h"
+#include "constraint/schema_rules.h"
 #include "constraint/text_automaton.h"
 
 namespace minim::constraint {
@@ -62,14 +62,7 @@ class JsonSchema {
     JsonText& text_;
     Grammar& grammar_;
     SchemaDocument document_;
-    std::map<std::string, RuleId> rules_;  // by the schema's text
-    // Rules that are still to be defined. They are not on the call stack, because chains of references may be long.
-    struct Undefined {
-        RuleId rule;
-        json::Value schema;
-        std::string where;
-    };
-    std::vector<Undefined> undefined_;
+    SchemaRules rules_;
 };
 
 // Returns whether a flat schema allows every value.
