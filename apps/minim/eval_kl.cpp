@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -270,30 +273,34 @@ KlFigures compare_logits(const minim::Model& model, const Options& options, KlRe
     return figures;
 }
 
-// A file in the folder for temporary files, which ends with this object.
-struct TemporaryFile {
-    std::string path =
-        (std::filesystem::temp_directory_path() / fmt::format("minim-{}.kl", getpid())).string();
-    TemporaryFile() = default;
-    TemporaryFile(const TemporaryFile&) = delete;
-    TemporaryFile& operator=(const TemporaryFile&) = delete;
-    ~TemporaryFile() { unlink(path.c_str()); }
+// A folder that only this user may enter, which ends with this object.
+struct TemporaryFolder {
+    std::string path = (std::filesystem::temp_directory_path() / "minim-XXXXXX").string();
+    TemporaryFolder() {
+        if (mkdtemp(path.data()) == nullptr)
+            fail(MINIM_E_IO, fmt::format("{}: cannot make a folder", path), errno);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path, ignored);
+    }
 };
 
 }  // namespace
 
 nlohmann::ordered_json divergence_from_reference(const minim::Runtime& runtime, const Options& options,
                                                  const std::string& text, const minim::Cancel& cancel) {
-    const TemporaryFile file;
+    const TemporaryFolder folder;
     Options kl = options;
-    kl.chunk_tokens = k_kl_chunk_tokens;
     kl.compact = true;
-    kl.saved_logits = file.path;
+    kl.saved_logits = folder.path + "/reference.kl";
     kl.model = options.reference_model;
     save_logits(open_model(runtime, kl, cancel), kl, text, cancel);
     kl.model = options.model;
-    kl.reference_logits = file.path;
-    KlReader reference(file.path);
+    kl.reference_logits = kl.saved_logits;
+    KlReader reference(kl.reference_logits);
     return figures_json(compare_logits(open_model(runtime, kl, cancel), kl, reference, cancel));
 }
 

@@ -2,7 +2,6 @@
 // KL divergence between two models, for commands besides `eval kl`.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -12,10 +11,8 @@
 
 namespace cli {
 
-inline constexpr int64_t k_kl_chunk_tokens = 512;
-
-// Returns the divergence of options.model from options.reference_model over a text, in chunks of k_kl_chunk_tokens tokens, with the
-// members that `eval kl --json` prints. One model is open at a time. Throws minim::Exception.
+// Returns the divergence of options.model from options.reference_model over a text, in chunks of options.chunk_tokens tokens, with
+// the members that `eval kl --json` prints. One model is open at a time. Throws minim::Exception.
 nlohmann::ordered_json divergence_from_reference(const minim::Runtime& runtime, const Options& options,
                                                  const std::string& text, const minim::Cancel& cancel);
 

@@ -141,7 +141,7 @@ struct Options {
     bool show_tensors = true;
     bool ids_only = false;
     std::string specials = "exact";
-    int64_t chunk_tokens = 256;  // imatrix and eval kl: 512; 0: not known
+    int64_t chunk_tokens = 256;  // imatrix, eval kl and check: 512; 0: not known
     std::string plan_host;       // "768GiB,576GB/s"; "": this machine
     std::string plan_link;       // between ranks: "9us,20GB/s"; "": by the devices
     bool prints_json = false;

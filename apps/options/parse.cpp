@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::array<std::string_view, 2>, 3> k_contradictions = {
     {{"--prompt", "--file"}, {"--cpu-moe", "--n-cpu-moe"}, {"--host", "--uds"}}};
 
-constexpr int64_t k_usual_chunk = 512;  // tokens, of imatrix and eval kl
+constexpr int64_t k_usual_chunk = 512;  // tokens, of imatrix, eval kl and check
 
 const Given* find_given(const std::vector<Given>& given, std::string_view name) {
     const Given* found = nullptr;
@@ -275,7 +275,8 @@ std::optional<Options> parse(Command command, std::vector<std::string> arguments
     Options options;
     options.command = take_command(command, arguments);
     if (options.command == Command::imatrix) options.chunk_tokens = 0;  // complete() sets it
-    if (options.command == Command::eval_kl) options.chunk_tokens = k_usual_chunk;
+    if (options.command == Command::eval_kl || options.command == Command::check)
+        options.chunk_tokens = k_usual_chunk;
     Reading reading = read_arguments(options.command, arguments);
     if (reading.wants_help) {
         output = help(options.command);
