@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/device_memory.h"
+#include "engine/session.h"
 #include "handles.h"
 #include "kv_format.h"
 #include "model/bind.h"
@@ -238,9 +239,8 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.n_context_train = config.n_context_train;
         info.n_parameters = model::parameter_count(m.weight_specs());
         info.weight_bytes = weight_bytes(m.checkpoint());
-        info.kv_token_bytes_f16 =
-            static_cast<uint64_t>(config.n_layer * 2 * config.n_head_kv * config.head_dim * 2 +
-                                  config.n_sparse_layer() * config.sparse_attention.dim * 2);
+        const backend::KvLayout layout = engine::kv_layout(config, Format::f16, Format::f16);
+        info.kv_token_bytes_f16 = static_cast<uint64_t>(layout.page_bytes() / backend::k_kv_page_tokens);
         info.rope_theta = config.rope_theta;
         info.name = config.name.c_str();
         info.backend = m.backend().name().data();

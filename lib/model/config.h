@@ -51,6 +51,7 @@ struct Config {
     bool is_sparse(int64_t layer) const noexcept {
         return sparse_attention.n_head > 0 && layer >= first_sparse_layer;
     }
+    int64_t n_expert_layer() const noexcept { return n_layer - n_dense_layer; }
     int64_t n_sparse_layer() const noexcept {
         return sparse_attention.n_head > 0 ? n_layer - first_sparse_layer : 0;
     }

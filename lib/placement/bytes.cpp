@@ -109,7 +109,7 @@ uint64_t work_bytes(const ModelBytes& bytes, const Machine& machine, int64_t pla
     alone.cache_bytes = has_cache ? 1 : 0;  // any size makes the work space of shared experts count
     auto work = runtime::step_bytes({&alone, 1}, model::shape_of(config), n_rows, n_context);
     return work[alone.backend.get()] + bytes.expert_norms +
-           static_cast<uint64_t>((config.n_layer - config.n_dense_layer) * config.n_expert +
+           static_cast<uint64_t>(config.n_expert_layer() * config.n_expert +
                                  (config.family == model::Family::m3 ? config.n_layer : 0)) *
                sizeof(backend::ExpertPlace);
 }

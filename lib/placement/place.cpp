@@ -202,8 +202,7 @@ class Opening {
         for (const weights::WeightSpec& weight : weights_)
             if (weight.is_expert()) bytes += weight.bytes();
         const double expert_bytes =
-            static_cast<double>(bytes) /
-            static_cast<double>((config_.n_layer - config_.n_dense_layer) * config_.n_expert);
+            static_cast<double>(bytes) / static_cast<double>(config_.n_expert_layer() * config_.n_expert);
         std::vector<Stage> stages = stages_of(plan, machine_);
         int64_t layer = 0;
         for (Stage& stage : stages) {

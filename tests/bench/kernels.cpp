@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <future>
 #include <map>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "model/architecture.h"
+#include "model/minimax_m2.h"
 
 namespace minim::bench {
 namespace {
@@ -127,10 +127,9 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
     const Activations a(backend, config, n);
     std::vector<backend::KvRow> rows;
     for (const kv::Sequence& text : texts) rows.push_back({&text.view(), depth});
-    std::vector<float> frequency;
-    for (int64_t i = 0; i < config.rotary_dim / 2; ++i)
-        frequency.push_back(static_cast<float>(std::pow(
-            config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.rotary_dim))));
+    const runtime::Activations in_layers = {backend, *stream, n,   a.x,   a.h,     a.q,
+                                            a.k,     a.v,     a.o, a.ids, a.gates, rows};
+    const std::vector<float> frequency = model::rope_frequencies(config);
 
     std::vector<KernelTime> times;
     const auto time = [&](const char* name, double bytes, const std::function<void()>& work) {
@@ -177,22 +176,7 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
                });
     note_operations(layers * (products_of(first.wq) + products_of(first.wk) + products_of(first.wv)));
     each_layer("attend", 0.0, [&](const model::LayerWeights& layer, int64_t index) {
-        backend::AttendArgs args;
-        args.n = n;
-        args.q = a.q;
-        args.k = a.k;
-        args.v = a.v;
-        args.o = a.o;
-        args.rows = rows;
-        args.layer = index;
-        args.n_head = config.n_head;
-        args.n_head_kv = config.n_head_kv;
-        args.head_dim = config.head_dim;
-        args.q_norm = layer.q_norm;
-        args.k_norm = layer.k_norm;
-        args.norm_eps = config.norm_eps;
-        args.rope_frequency = frequency;
-        backend.attend(*stream, args);
+        backend.attend(*stream, model::attend_args(config, layer, frequency, index, in_layers));
     });
     each_layer("o", layers * bytes_of(first.wo), [&](const model::LayerWeights& layer, int64_t) {
         const LinearTask task = {&layer.wo, a.x, true};
