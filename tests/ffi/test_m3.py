@@ -2,31 +2,17 @@
 """MiniMax-M3 through the binding: a small model, and plans of the full size from headers alone."""
 
 import pathlib
-import struct
+import sys
 import tempfile
 import unittest
 
-from support import DATA, abi, minim
+from support import DATA, ROOT, abi, minim
+
+sys.path.insert(0, str(ROOT / "tests" / "placement"))
+from make_headers import F32, I32, STR, U32, Tensor, gguf_bytes, vocabulary, write_gguf_file  # noqa: E402
 
 TINY = DATA / "models" / "minim-tiny-m3"
-TYPES = {"F32": (0, 1, 4), "Q8_0": (8, 32, 34), "IQ4_XS": (23, 256, 136)}
 LAYERS, DENSE_LAYERS, HIDDEN, HEADS, KV_HEADS, DIM, EXPERTS, FF, DENSE_FF, VOCAB = 60, 3, 6144, 64, 4, 128, 128, 3072, 12288, 200064
-
-
-def text(value):
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def entry(key, kind, value):
-    """kind: u32, f32, str, or a list of one of them or i32."""
-    if isinstance(kind, list):
-        codes = {"i32": 5, "str": 8}
-        items = b"".join(text(v) if kind[0] == "str" else struct.pack("<i", v) for v in value)
-        return text(key) + struct.pack("<IIQ", 9, codes[kind[0]], len(value)) + items
-    if kind == "str":
-        return text(key) + struct.pack("<I", 8) + text(value)
-    return text(key) + (struct.pack("<II", 4, value) if kind == "u32" else struct.pack("<If", 6, value))
 
 
 def tensors():
@@ -57,11 +43,7 @@ def tensors():
 
 def write_headers(path):
     """Writes a model of the full size without its data. Returns the bytes of experts and of all else."""
-    names = {200019: "]~b]", 200020: "[e~["}
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    tokens = [names.get(i, f"<{i}>") for i in range(VOCAB)]
-    for byte in range(256):  # the byte tokens that a byte-level vocabulary must have
-        tokens[byte] = chr(byte) if byte in shown else chr(256 + sum(b not in shown for b in range(byte)))
+    tokens, kinds = vocabulary(VOCAB)
     keys = {
         "block_count": LAYERS, "context_length": 1048576, "embedding_length": HIDDEN, "feed_forward_length": DENSE_FF,
         "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS, "attention.key_length": DIM, "attention.value_length": DIM,
@@ -70,30 +52,16 @@ def write_headers(path):
         "attention.indexer.head_count": KV_HEADS, "attention.indexer.key_length": DIM, "attention.indexer.top_k": 16,
         "attention.indexer.block_size": 128, "attention.indexer.local_blocks": 1,
     }  # fmt: skip
-    entries = [entry("general.architecture", "str", "minimax-m3"), *(entry("minimax-m3." + k, "u32", v) for k, v in keys.items())]
-    entries += [entry("minimax-m3." + k, "f32", v) for k, v in (
-        ("rope.freq_base", 5e6), ("attention.layer_norm_rms_epsilon", 1e-6), ("expert_weights_scale", 2.0))]  # fmt: skip
-    entries += [entry("tokenizer.ggml.model", "str", "gpt2"), entry("tokenizer.ggml.pre", "str", "minimax-m2"),
-                entry("tokenizer.ggml.tokens", ["str"], tokens), entry("tokenizer.ggml.merges", ["str"], []),
-                entry("tokenizer.ggml.token_type", ["i32"], [1 if i < 200000 else 3 if i in names else 5 for i in range(VOCAB)]),
-                entry("tokenizer.ggml.bos_token_id", "u32", 200019), entry("tokenizer.ggml.eos_token_id", "u32", 200020)]  # fmt: skip
-    records, at, sizes = b"", 0, {"experts": 0, "dense": 0}
-    n_tensors = 0
-    for name, shape, kind in tensors():
-        code, block, size = TYPES[kind]
-        count = 1
-        for extent in shape:
-            count *= extent
-        records += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", d) for d in reversed(shape))
-        records += struct.pack("<IQ", code, at)
-        at += -(-(count // block * size) // 32) * 32
-        sizes["experts" if "_exps" in name else "dense"] += count // block * size
-        n_tensors += 1
-    head = b"GGUF" + struct.pack("<IQQ", 3, n_tensors, len(entries)) + b"".join(entries) + records
-    head += bytes(-len(head) % 32)
-    with open(path, "wb") as file:
-        file.write(head)
-        file.truncate(len(head) + at)
+    entries = [("general.architecture", STR, "minimax-m3"), *(("minimax-m3." + key, U32, value) for key, value in keys.items()),
+               ("minimax-m3.rope.freq_base", F32, 5e6), ("minimax-m3.attention.layer_norm_rms_epsilon", F32, 1e-6),
+               ("minimax-m3.expert_weights_scale", F32, 2.0), ("tokenizer.ggml.model", STR, "gpt2"), ("tokenizer.ggml.pre", STR, "minimax-m2"),
+               ("tokenizer.ggml.tokens", STR, tokens), ("tokenizer.ggml.merges", STR, []), ("tokenizer.ggml.token_type", I32, kinds),
+               ("tokenizer.ggml.bos_token_id", U32, 200019), ("tokenizer.ggml.eos_token_id", U32, 200020)]  # fmt: skip
+    all_tensors = [Tensor(name, kind, shape, gguf_bytes(kind, shape)) for name, shape, kind in tensors()]
+    write_gguf_file(path, all_tensors, entries)
+    sizes = {"experts": 0, "dense": 0}
+    for tensor in all_tensors:
+        sizes["experts" if "_exps" in tensor.name else "dense"] += tensor.bytes
     return sizes
 
 

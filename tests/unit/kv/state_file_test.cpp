@@ -110,6 +110,26 @@ void sign(Bytes& bytes, size_t header_bytes = k_header_bytes) {
     put(bytes, header_bytes - 8, hash_bytes(std::as_bytes(std::span(bytes).first(header_bytes - 8))));
 }
 
+void expect_cut_files_refused(const Saved& saved, const Bytes& whole) {
+    for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
+        INFO("the first " << size << " bytes");
+        const std::string reason = reason_of([&] {
+            saved.load({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
+        });
+        CHECK((reason == "truncated" || (size < 8 && reason == "format")));
+    }
+}
+
+void expect_altered_files_refused(const Saved& saved, const Bytes& whole) {
+    for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
+        Bytes altered = whole;
+        altered[at] = static_cast<char>(altered[at] ^ 0x10);
+        INFO("byte " << at);
+        const std::string reason = reason_of([&] { saved.load(altered); });
+        CHECK((reason == "value" || (at < 16 && reason == "format")));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("a state is read as it was written") {
@@ -182,20 +202,8 @@ TEST_CASE("the header of a state has version 2 if there are index keys, else ver
 TEST_CASE("a state with index keys that was cut or altered is refused") {
     const Saved saved(k_index_layout);
     const Bytes whole = text_of(saved.path);
-    for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
-        INFO("the first " << size << " bytes");
-        const std::string reason = reason_of([&] {
-            saved.load({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
-        });
-        CHECK((reason == "truncated" || (size < 8 && reason == "format")));
-    }
-    for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
-        Bytes altered = whole;
-        altered[at] = static_cast<char>(altered[at] ^ 0x10);
-        INFO("byte " << at);
-        const std::string reason = reason_of([&] { saved.load(altered); });
-        CHECK((reason == "value" || (at < 16 && reason == "format")));
-    }
+    expect_cut_files_refused(saved, whole);
+    expect_altered_files_refused(saved, whole);
     struct Change {
         const char* what;
         size_t at;
@@ -276,13 +284,7 @@ TEST_CASE("a state is the same in memory and behind other bytes of a file") {
 TEST_CASE("a state file cut anywhere is refused") {
     const Saved saved;
     const Bytes whole = text_of(saved.path);
-    for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
-        INFO("the first " << size << " bytes");
-        const std::string reason = reason_of([&] {
-            saved.load({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
-        });
-        CHECK((reason == "truncated" || (size < 8 && reason == "format")));
-    }
+    expect_cut_files_refused(saved, whole);
     Bytes longer = whole;
     longer.push_back(0);
     CHECK(reason_of([&] { saved.load(longer); }) == "value");
@@ -291,13 +293,7 @@ TEST_CASE("a state file cut anywhere is refused") {
 TEST_CASE("a state file with any byte altered is refused") {
     const Saved saved;
     const Bytes whole = text_of(saved.path);
-    for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
-        Bytes altered = whole;
-        altered[at] = static_cast<char>(altered[at] ^ 0x10);
-        INFO("byte " << at);
-        const std::string reason = reason_of([&] { saved.load(altered); });
-        CHECK((reason == "value" || (at < 16 && reason == "format")));
-    }
+    expect_altered_files_refused(saved, whole);
     for (size_t at = whole.size() - 40; at < whole.size(); ++at) {
         Bytes altered = whole;
         altered[at] = static_cast<char>(altered[at] ^ 0x01);
