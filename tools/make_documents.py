@@ -74,17 +74,30 @@ DEPLOYMENTS = [  # the case's name in seeds.json, heading, model, the server's o
     ("EPYC 9175F + PRO 6000, IQ5_K, all experts in RAM, 131,072 tokens", "The same machine with a context of 131,072 tokens", IQ5_K,
      "--device cuda:0 --cpu-moe", "The KV cache takes 248 KiB a token."),
     ("4 x RTX 3090, IQ2_M in two files, Q8_0 KV", "Four 24 GB GPUs, everything on them", "MiniMax-M2.5-IQ2_M-00001-of-00002.gguf",
-     "--device cuda:0,cuda:1,cuda:2,cuda:3 --kv q8_0", "Layers are spread over the GPUs; a KV cache in Q8_0 makes room for the context."),
+     "--device cuda:0,cuda:1,cuda:2,cuda:3 -tp 4 --kv q8_0",
+     "Each GPU has a part of every layer; a KV cache in Q8_0 makes room for the context."),
     ("1 x PRO 6000, REAP-139B NVFP4, Q8_0 KV", "One 96 GB GPU with a pruned model", REAP, "--device cuda:0 --kv q8_0",
      "REAP removes 102 of the 256 experts of each layer."),
-    ("2 x PRO 6000, NVFP4", "Two 96 GB GPUs, NVFP4", NVFP4, "--device cuda:0,cuda:1", "The published folder as it is."),
-    ("4 x PRO 6000, FP8", "Four 96 GB GPUs, the original FP8 weights", "MiniMax-M2.5", "--device cuda:0,cuda:1,cuda:2,cuda:3",
+    ("2 x PRO 6000, NVFP4", "Two 96 GB GPUs, NVFP4", NVFP4, "--device cuda:0,cuda:1 -tp 2", "The published folder as it is."),
+    ("4 x PRO 6000, FP8", "Four 96 GB GPUs, the original FP8 weights", "MiniMax-M2.5", "--device cuda:0,cuda:1,cuda:2,cuda:3 -tp 4",
      "The model as MiniMax publishes it."),
     ("96 + 16 + 16 GiB, NVFP4, layers 40, 11, 11", "GPUs of different sizes", NVFP4, "--device cuda:0,cuda:1,cuda:2 --tensor-split 40,11,11",
      "Shares that add up to the number of layers are counts of layers."),
     ("4 x RTX 3090 and 64 GiB, Q5_K_XL, F16 KV: killed for want of memory", "A file that is too large", "MiniMax-M2.5-Q5_K_XL.gguf",
      "--device cuda:0,cuda:1,cuda:2,cuda:3", "The plan says before anything is downloaded that it does not fit, and what would."),
+    ("GB10", "DGX Spark", "MiniMax-M2.5-IQ3_S.gguf", "--device cuda:0 --kv q8_0",
+     "GPU and CPU share 121.6 GiB, so nothing is offloaded, and larger files do not fit. At 2,048 tokens, where others report 24 to 26 tokens/s, the plan\n"
+     "says 28. On aarch64 minim has run under an emulator only."),
+    ("Graviton 4", "Graviton 4, no GPU", "MiniMax-M2.5-IQ4_XS.gguf", "--device none",
+     "96 Neoverse V2 cores with twelve channels of DDR5-5600. The prediction takes the memory's speed for the limit. On aarch64 minim has run under an\n"
+     "emulator only."),
 ]
+OWN_CASES = {  # deployments without published bytes in seeds.json
+    "GB10": {"model": {"mix": "iq3_s"}, "devices": ["cuda:0=121.6GiB,273GB/s,unified"], "host": None, "context": 32768, "kv": ["Q8_0", "Q8_0"],
+             "overrides": None, "split": None, "published": {"decode": "24 to 26"}},
+    "Graviton 4": {"model": {"mix": "iq4_xs"}, "devices": [], "host": "768GiB,537GB/s", "context": 8192, "kv": ["F16", "F16"], "overrides": None,
+                   "split": None},
+}
 
 
 def table(columns, rows):
@@ -271,8 +284,9 @@ def model_of(case, folder):
 
 def plan_options(case):
     """Returns the options of `minim plan` for a deployment, but for the model."""
-    options = [word for device in case["devices"] for word in ("--device", f"'{device}'")]
-    options += ["--host", f"'{case['host']}'", "-c", str(case["context"])]
+    options = [word for device in case["devices"] for word in ("--device", f"'{device}'")] or ["--device", "none"]
+    options += ["--host", f"'{case['host']}'"] if case["host"] else []
+    options += ["-c", str(case["context"])]
     options += [word for option, kv in zip(("-ctk", "-ctv"), case["kv"]) if kv != "F16" for word in (option, kv)]
     options += ["-ot", f"'{case['overrides']}'"] if case["overrides"] else []
     return options + (["-ts", case["split"]] if case["split"] else [])
@@ -281,13 +295,14 @@ def plan_options(case):
 def recipe(minim, case, deployment):
     """Returns the section of a deployment, and its row of the first table."""
     name, heading, model, server_options, text = deployment
-    options = plan_options(case)
+    options = plan_options(case) + re.findall(r"-tp|(?<=-tp )\d+", server_options)
     with tempfile.TemporaryDirectory() as folder:
         command = [minim, "plan", "-m", model_of(case, pathlib.Path(folder)), *(word.strip("'") for word in options)]
         plan = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         facts = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
-    devices = " ".join(options[:2 * len(case["devices"])])
-    rest = " ".join(options[2 * len(case["devices"]):])
+    n_device_words = 2 * max(1, len(case["devices"]))
+    devices = " ".join(options[:n_device_words])
+    rest = " ".join(options[n_device_words:])
     server = f"minim-server -m {model} -c {case['context']} {server_options}\n" if facts["fits"] else ""
     section = (f"## {heading}\n\n{text}\n\n<!-- not run: needs the weights and the machine -->\n```sh\n"
                f"minim plan -m {model} \\\n    {devices} \\\n    {rest}\n{server}```\n\n```text\n{plan.rstrip()}\n```\n")
@@ -299,7 +314,7 @@ def recipe(minim, case, deployment):
 
 
 def recipes_page(minim):
-    cases = {case["name"]: case for case in json.loads((ROOT / "tests/placement/seeds.json").read_text(encoding="utf-8"))["cases"]}
+    cases = {case["name"]: case for case in json.loads((ROOT / "tests/placement/seeds.json").read_text(encoding="utf-8"))["cases"]} | OWN_CASES
     recipes = [recipe(minim, cases[deployment[0]], deployment) for deployment in DEPLOYMENTS]
     columns = ["deployment", "model", "context", "predicted", "published"]
     return "\n".join(["# Recipes\n\n<!-- Written by tools/make_documents.py from what `minim plan` says; do not edit. -->\n",

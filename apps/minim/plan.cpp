@@ -49,9 +49,10 @@ void print_plan(const json& plan) {
 
 void plan(const Options& options) {
     minim::PlanOptions plan;
-    // Without --device, the plan uses the machine's own devices. Only a host program can ask for an empty list.
+    // Without --device, the plan uses the machine's own devices.
     if (!options.plan_devices.empty()) plan.devices = options.plan_devices;
-    if (options.n_gpu_layers == 0) plan.devices.emplace();
+    if (options.n_gpu_layers == 0 || options.plan_devices == std::vector<std::string>{"none"})
+        plan.devices.emplace();
     plan.host = options.plan_host;
     plan.n_context = options.n_context;
     plan.n_sequences = static_cast<int32_t>(options.n_parallel);

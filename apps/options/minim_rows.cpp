@@ -121,8 +121,8 @@ constexpr Row k_minim_rows[] = {
      "where the sentence is, in percent of the text", set<&Options::depths>},
     {"-dev --device", "", text("NAME=MEMORY,BANDWIDTH"), k_plan, "those of this machine",
      "a device, which need not exist: 'cuda:0=96GiB,1790GB/s,pcie=50GB/s', or a card's name: 'RTX 3090'; "
-     "'cuda:0=121.6GiB,273GB/s,unified' shares the host's memory; may be repeated; in the order of the "
-     "layers",
+     "'cuda:0=121.6GiB,273GB/s,unified' shares the host's memory; none: the CPU alone; may be repeated; in "
+     "the order of the layers",
      set<&Options::plan_devices>},
     {"--host", "", text("MEMORY,BANDWIDTH"), k_plan, "this machine",
      "the host's memory: '768GiB,576GB/s'; not beside a unified device", set<&Options::plan_host>},

@@ -48,7 +48,9 @@ bool are_for_intel_avx512(const KernelTable& kernels) noexcept {
 #endif
 }
 
-Machine machine_of(const ThreadPool& pool, const KernelTable& kernels) {
+Machine machine_of(const ThreadPool& pool, const KernelTable& kernels, Prefetch prefetch) {
+    if (prefetch != Prefetch::as_measured)
+        return {pool, kernels, prefetch == Prefetch::on, prefetch == Prefetch::on};
     const bool needs_requests = !prefetches_unrolled_loads();
     return {pool, kernels, needs_requests, are_for_intel_avx512(kernels)};
 }
@@ -56,9 +58,9 @@ Machine machine_of(const ThreadPool& pool, const KernelTable& kernels) {
 class CpuBackend : public backend::HostDevice {
   public:
     CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
-               HostMemory memory)
-        : machine_(machine_of(pool, kernels)),
-          decode_machine_(machine_of(decode_pool, kernels)),
+               HostMemory memory, Prefetch prefetch)
+        : machine_(machine_of(pool, kernels, prefetch)),
+          decode_machine_(machine_of(decode_pool, kernels, prefetch)),
           memory_(std::move(memory)) {}
 
     std::string_view name() const noexcept override { return "cpu"; }
@@ -170,12 +172,12 @@ class CpuBackend : public backend::HostDevice {
 }  // namespace
 
 std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                      CpuLevel level, HostMemory memory) {
+                                                      CpuLevel level, HostMemory memory, Prefetch prefetch) {
     if (!has_cpu_level(level)) {
         fail(Status::unsupported, "this CPU has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }
-    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory));
+    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory), prefetch);
 }
 
 std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {

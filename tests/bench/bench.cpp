@@ -13,6 +13,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "bytes_read.h"
+#include "cpu/cpu_backend.h"
 #include "model/minimax_m2.h"
 #include "placement/devices.h"
 #include "placement/measure.h"
@@ -63,6 +64,9 @@ Bench::Bench(const Options& options, int32_t n_threads)
 std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
     const auto arithmetic =
         options_.deterministic ? backend::Arithmetic::deterministic : backend::Arithmetic::fast;
+    if (name == "cpu" && options_.prefetch != cpu::Prefetch::as_measured)
+        return cpu::make_cpu_backend(*threads_.prompt, *threads_.decode, active_cpu_level(), threads_.memory,
+                                     options_.prefetch);
     return placement::open_device(name, threads_, active_cpu_level(), arithmetic);
 }
 

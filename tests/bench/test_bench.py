@@ -38,6 +38,13 @@ class Bench(unittest.TestCase):
                     self.assertIn("limit_bytes", results[2])
                     self.assertIn("limit_arithmetic", results[2])
 
+    def test_weights_are_prefetched_as_asked_for(self):
+        for prefetch in ("auto", "off", "on"):
+            self.assertEqual([r["prefetch"] for r in self.results(*SMALL, "--prefetch", prefetch)], [prefetch] * 2)
+        done = run(*SMALL, "--prefetch", "some")
+        self.assertEqual(done.returncode, 105)
+        self.assertIn("--prefetch", done.stderr)
+
     def test_devices_of_one_size_share_the_layers(self):
         for model, where in (
             (SMALL, "sim:0 (layer 0), sim:1 (layer 1)"),

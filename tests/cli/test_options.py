@@ -294,6 +294,12 @@ class Plan(unittest.TestCase):
         for n in (1, -1):
             self.assertEqual(self.plan("--n-cpu-moe", n), (3, experts * 2 // 3))
 
+    def test_no_device(self):
+        for words in (("--device", "none"), ("-ngl", 0)):
+            done = run("plan", "-m", Q8_0, "-c", 1024, "--host", "4GiB,50GB/s", "--json", *words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+            self.assertEqual(json.loads(done.stdout)["devices"], [])
+
     def test_names_of_cards(self):
         done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "RTX 3090", "--host", "4GiB,50GB/s", "--json")
         self.assertEqual(json.loads(done.stdout)["devices"][0]["name"], "cuda:0")
