@@ -89,9 +89,11 @@ class ExactOperations : public CudaDevice {
         launch(s, [&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
         if (args.index == nullptr) {
             launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
-        } else {
-            attend_chosen(s, args, cache);
+            return;
         }
+        const exact::Index index = index_of(s, args);
+        launch(s, [&] { exact::prepare_index(s.stream, cache, index, index_rows(s, args), args.n); });
+        launch(s, [&] { exact::attend_chosen(s.stream, cache, index, args.q, args.n, args.o); });
     }
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
@@ -158,33 +160,26 @@ class ExactOperations : public CudaDevice {
     }
 
   protected:
-    // Chooses the blocks of all rows and attends to them.
-    void attend_chosen(Stream& s, const AttendArgs& args, const exact::Cache& cache) const {
-        const backend::IndexArgs& given = *args.index;
+    // Returns the index of a layer's rows, and where the choice goes.
+    static exact::Index index_of(const Stream& s, const AttendArgs& args) {
         const backend::KvLayout& layout = *args.rows[0].sequence->layout;
-        const exact::Index index = {
-            .shape = given.shape,
-            .format = layout.index_format,
-            .at = layout.index_offset(args.layer),
-            .token_bytes = layout.index_token_bytes(),
-            .n_blocks = index_blocks(s.limits),
-            .scores = s.work.block_scores,
-            .chosen = s.work.chosen_blocks,
-        };
-        const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
-            launch(s, [&] {
-                exact::norm(s.stream, heads, args.n * n_head, weight.data, weight.size, args.norm_eps, heads);
-            });
-            launch(s, [&] {
-                exact::rotate(s.stream, heads, args.n, n_head, given.shape.dim, cache.position,
-                              s.work.frequency, std::ssize(args.rope_frequency), false);
-            });
-        };
-        prepare(given.q, given.q_norm, given.shape.n_head);
-        prepare(given.k, given.k_norm, 1);
-        launch(s, [&] { exact::store_index(s.stream, cache, index, given.k, args.n); });
-        launch(s, [&] { exact::choose_blocks(s.stream, cache, index, given.q, args.n); });
-        launch(s, [&] { exact::attend_chosen(s.stream, cache, index, args.q, args.n, args.o); });
+        return {.shape = args.index->shape,
+                .format = layout.index_format,
+                .at = layout.index_offset(args.layer),
+                .token_bytes = layout.index_token_bytes(),
+                .n_blocks = index_blocks(s.limits),
+                .scores = s.work.block_scores,
+                .chosen = s.work.chosen_blocks};
+    }
+    static exact::IndexRows index_rows(const Stream& s, const AttendArgs& args) {
+        const backend::IndexArgs& given = *args.index;
+        return {.q = given.q,
+                .k = given.k,
+                .q_norm = given.q_norm.data,
+                .k_norm = given.k_norm.data,
+                .norm_eps = args.norm_eps,
+                .frequency = s.work.frequency,
+                .n_frequency = std::ssize(args.rope_frequency)};
     }
 
     // Returns the cache for attention. Brings the batch and the frequencies to the device, if it does not have them.

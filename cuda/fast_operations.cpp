@@ -32,15 +32,6 @@ class FastOperations : public ExactOperations {
           is_fixed_(is_fixed),
           dense_(find_library()) {}
 
-    // The kernels of attention read all keys.
-    uint64_t step_bytes(const backend::StepLimits& limits) const override {
-        if (limits.index.n_head > 0)
-            fail_on_device(
-                name_, Status::unsupported,
-                "block-sparse attention (MiniMax-M3) runs on the CPU and in exact arithmetic only");
-        return ExactOperations::step_bytes(limits);
-    }
-
     std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);
@@ -70,9 +61,6 @@ class FastOperations : public ExactOperations {
         return s.records.end(s.stream);
     }
 
-    bool activates(const backend::Activation& activation) const noexcept override {
-        return activation.limit == 0.0F;
-    }
     bool packs(Format format) const noexcept override { return fast::has_panels(format); }
     void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
     void adopt(Scratch& scratch, std::span<std::byte* const> data, const Matrix& shape) const override {
@@ -108,13 +96,14 @@ class FastOperations : public ExactOperations {
     }
 
     void attend(Scratch& scratch, const AttendArgs& args) const override {
-        if (args.q_norm.size != args.n_head * args.head_dim ||
-            !fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv))
+        auto& s = static_cast<Stream&>(scratch);
+        if (!fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv) ||
+            (args.index != nullptr && s.fast_work.chosen_pages.pages_a_head == 0))
             return ExactOperations::attend(scratch, args);
         if (args.n == 0) return;
-        auto& s = static_cast<Stream&>(scratch);
         const exact::Cache cache = put_cache(s, args);
-        add(s, fast::attend_call(s, cache, args));
+        if (args.index == nullptr) return add(s, fast::attend_call(s, cache, args));
+        add(s, fast::attend_chosen_call(s, cache, args, index_of(s, args), index_rows(s, args)));
     }
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
@@ -218,6 +207,14 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
                       : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv, limits.head_dim,
                                             s.n_processors);
         taker.take(work.partial, bytes / static_cast<int64_t>(sizeof(float)));
+        fast::ChosenPages& chosen = work.chosen_pages;
+        chosen.pages_a_head = fast::chosen_pages_a_head(limits.index);
+        if (chosen.pages_a_head > 0) {
+            taker.take(chosen.tiles, 2 * limits.n_rows);
+            taker.take(chosen.position, limits.n_rows);
+            taker.take(chosen.first_page, limits.n_rows);
+            taker.take(chosen.pages, limits.n_rows * limits.n_head_kv * chosen.pages_a_head);
+        }
     }
 }
 

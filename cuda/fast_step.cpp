@@ -266,7 +266,7 @@ bool are_fused(const ExpertViews& weights) {
            weights.down.rows % k_panel_rows == 0;
 }
 
-// Computes silu(gate h) * (up h) of the slots' experts, in all forms that their down matrices need. The next kernel
+// Computes the activation of gate h and up h of the slots' experts, in all forms that their down matrices need. The next kernel
 // begins only when the ids have been written: both kernels that activate slots for a few rows hold it back until then,
 // and exact kernels are not overtaken. For slots whose expert is not here, some forms are made from old contents of the
 // memory; nothing reads them.
@@ -285,7 +285,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     } else {
         multiply_slots(s, gate, call.weights.gate_is_packed, rows, slots, activated);
         multiply_slots(s, up, call.weights.up_is_packed, rows, slots, s.work.output);
-        exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows, {});
+        exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows, gate.activation);
     }
     if (call.weights.down_is_packed)
         quantize(s.stream, activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
@@ -351,6 +351,10 @@ void launch_one(cuda::Stream& s, const Operation&, const SquaresCall& call) {
 
 void launch_one(cuda::Stream& s, const Operation&, const AttendCall& call) {
     prepare(s.stream, call.prepare);
+    if (call.chosen.pages_a_head > 0) {
+        exact::prepare_index(s.stream, call.prepare.cache, call.index, call.index_rows, call.prepare.n);
+        gather_pages(s.stream, call.prepare.cache, call.index, call.prepare.n, call.chosen);
+    }
     attend(s.stream, call.attend);
 }
 
@@ -435,6 +439,7 @@ AttendCall attend_call(const cuda::Stream& s, const Cache& cache, const backend:
                     .q_norm = args.q_norm.data,
                     .k_norm = args.k_norm.data,
                     .norm_eps = args.norm_eps,
+                    .norms_heads = args.squares == nullptr && args.q_norm.size == args.head_dim,
                     .squares = args.squares,
                     .n_squares_q = args.n_head_all * args.head_dim,
                     .n_squares_k = args.n_head_kv_all * args.head_dim,
@@ -451,6 +456,31 @@ AttendCall attend_call(const cuda::Stream& s, const Cache& cache, const backend:
                    .o = args.o,
                    .quantized = s.fast_work.input,
                    .is_one_row = args.n == 1}};
+}
+
+AttendCall attend_chosen_call(const cuda::Stream& s, const Cache& cache, const backend::AttendArgs& args,
+                              const exact::Index& index, const exact::IndexRows& rows) {
+    AttendCall call = attend_call(s, cache, args);
+    call.index = index;
+    call.index_rows = rows;
+    call.chosen = s.fast_work.chosen_pages;
+    call.attend.cache.position = call.chosen.position;
+    call.attend.cache.first_page = call.chosen.first_page;
+    call.attend.cache.pages = call.chosen.pages;
+    call.attend.pages_a_head = call.chosen.pages_a_head;
+    call.attend.is_one_row = false;
+    call.attend.wide = {};
+    TileList& each = call.attend.narrow;
+    each = {call.chosen.tiles, args.n, 1};
+    if (s.fixed) {
+        // Parts of narrow tiles take an eighth of the memory.
+        each.n_splits = std::min(k_fixed_parts, call.chosen.pages_a_head);
+        each.n_together = k_fixed_tiles * (k_wide_rows / k_narrow_rows);
+    } else {
+        each.n_splits = attend_splits(TileShape::narrow, args.n, args.n_head_kv,
+                                      call.chosen.pages_a_head * backend::k_kv_page_tokens, s.n_processors);
+    }
+    return call;
 }
 
 void launch_operation(cuda::Stream& s, const Operation& operation) {

@@ -21,6 +21,9 @@ bool is_unpacked(const cuda::Stream& stream, const backend::LinearTask& task, in
 
 // Requires that the stream has the batch.
 AttendCall attend_call(const cuda::Stream& stream, const Cache& cache, const backend::AttendArgs& args);
+// The same for rows that attend to chosen blocks, in FastWork::chosen_pages.
+AttendCall attend_chosen_call(const cuda::Stream& stream, const Cache& cache, const backend::AttendArgs& args,
+                              const exact::Index& index, const exact::IndexRows& rows);
 
 // Returns whether the operation is a norm that the operation after it may compute.
 bool may_fold(const cuda::Stream& stream, const Operation& operation);

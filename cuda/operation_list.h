@@ -35,6 +35,10 @@ struct SquaresCall {
 struct AttendCall {
     fast::PrepareArgs prepare;
     fast::AttendArgs attend;
+    // Of rows that attend to chosen blocks, where attend.cache has the tables `chosen`. chosen.pages_a_head is 0 otherwise.
+    fast::ChosenPages chosen = {};
+    exact::Index index = {};
+    exact::IndexRows index_rows = {};
 };
 struct RouteCall {
     const float* h;

@@ -73,6 +73,8 @@ struct FastWork {
     int32_t* arrived;                // counters of the blocks of threads that have arrived: 0 between kernels
     uint16_t* query;  // [n_rows, n_head * head_dim], F16; null: attention has no fast kernels for these heads
     float* partial;   // of attention whose context is shared between blocks
+    fast::ChosenPages
+        chosen_pages;  // of n_rows; no pages a head: no rows choose blocks, or they are not whole pages
     backend::ExpertPlace* chosen;  // [n_chosen_places()]; null: the path is off
     DenseProducts* dense;          // of the device; null: it has no library
     uint16_t* narrowed;            // [n_rows, the longest row of an input], if there is a library

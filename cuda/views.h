@@ -38,7 +38,8 @@ struct ExpertViews {
                                   .first_row = 0,
                                   .places = weights.places,
                                   .data_at = static_cast<uint32_t>(data_at),
-                                  .scale_at = static_cast<uint32_t>(scale_at)};
+                                  .scale_at = static_cast<uint32_t>(scale_at),
+                                  .activation = weights.activation};
         };
         gate = view(weights.gate, offsetof(ExpertPlace, gate), offsetof(ExpertPlace, gate_scale));
         up = view(weights.up, offsetof(ExpertPlace, up), offsetof(ExpertPlace, up_scale));

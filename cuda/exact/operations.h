@@ -42,6 +42,7 @@ struct Experts {
     // Which matrix: the offsets of its address and its scale in an entry, in bytes.
     uint32_t data_at;
     uint32_t scale_at;
+    backend::Activation activation = {};  // of kernels that multiply gate and up
 };
 
 struct ExpertRows {
@@ -91,6 +92,18 @@ void rotate(Stream stream, float* heads, int64_t n, int64_t n_head, int64_t head
             const float* frequency, int64_t n_frequency, bool hadamard);
 void store(Stream stream, const Cache& cache, const float* k, const float* v, int64_t n);
 void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float* o);
+// Index queries [n, index heads * dim] and keys [n, dim], before normalisation and rotation, which happen in place.
+struct IndexRows {
+    float* q = nullptr;
+    float* k = nullptr;
+    const float* q_norm = nullptr;  // [dim]
+    const float* k_norm = nullptr;
+    float norm_eps = 0.0F;
+    const float* frequency = nullptr;
+    int64_t n_frequency = 0;
+};
+// Normalises, rotates and stores n rows of an index, and chooses their blocks.
+void prepare_index(Stream stream, const Cache& cache, const Index& index, const IndexRows& rows, int64_t n);
 // k [n, dim]
 void store_index(Stream stream, const Cache& cache, const Index& index, const float* k, int64_t n);
 // Sets `chosen`. q [n, n_head * dim]

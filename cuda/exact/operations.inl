@@ -68,6 +68,18 @@ void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_
     });
 }
 
+void prepare_index(Stream stream, const Cache& cache, const Index& index, const IndexRows& rows, int64_t n) {
+    const auto prepare = [&](float* heads, const float* weight, int64_t n_head) {
+        norm(stream, heads, n * n_head, weight, index.shape.dim, rows.norm_eps, heads);
+        rotate(stream, heads, n, n_head, index.shape.dim, cache.position, rows.frequency, rows.n_frequency,
+               false);
+    };
+    prepare(rows.q, rows.q_norm, index.shape.n_head);
+    prepare(rows.k, rows.k_norm, 1);
+    store_index(stream, cache, index, rows.k, n);
+    choose_blocks(stream, cache, index, rows.q, n);
+}
+
 void activate(Stream stream, float* gate, const float* up, int64_t count,
               const backend::Activation& activation) {
     if (activation.limit == 0.0F) return launch(stream, count, ActivateItem{gate, up});

@@ -84,8 +84,9 @@ struct AttendKernel {
     const int32_t* tiles;
     int32_t n_tiles;
     int32_t n_splits;
-    int32_t group;    // query heads of a KV head
-    bool is_one_row;  // AttendArgs::is_one_row
+    int32_t group;         // query heads of a KV head
+    bool is_one_row;       // AttendArgs::is_one_row
+    int64_t pages_a_head;  // AttendArgs::pages_a_head
     Partial partial;
     float* o;
 
@@ -104,7 +105,8 @@ struct AttendKernel {
         // contexts, come first.
         const int tile_index = n_tiles - 1 - t.block() % n_tiles;
         const int split = t.block_y();
-        // Reads tables that were copied before the step.
+        // Reads tables that were copied before the step, if not by the kernel before this one.
+        if (pages_a_head != 0) t.wait_for_inputs();
         AttendTile tile;
         tile.first_row = t.load_fresh(tiles + 2 * tile_index);
         tile.n_tokens = t.load_fresh(tiles + 2 * tile_index + 1);
@@ -113,8 +115,9 @@ struct AttendKernel {
         tile.group = group;
         tile.first_position = tile.n_tokens == 0 ? 0 : t.load_fresh(cache.position + tile.first_row);
         const bool has_pages = tile.n_tokens != 0 && split < tile.n_pages();
-        const uint64_t* pages =
-            has_pages ? cache.pages + t.load_fresh(cache.first_page + tile.first_row) : nullptr;
+        const uint64_t* pages = has_pages ? cache.pages + t.load_fresh(cache.first_page + tile.first_row) +
+                                                tile.head * pages_a_head
+                                          : nullptr;
         if (!has_pages) {
             t.wait_for_inputs();
             return;

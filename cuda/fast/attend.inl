@@ -9,6 +9,7 @@
 #include "cuda/fast/attend_combine.h"
 #include "cuda/fast/attend_prepare.h"
 #include "cuda/fast/attention.h"
+#include "cuda/fast/gather_pages.h"
 
 namespace minim::cuda::fast {
 namespace {
@@ -68,12 +69,13 @@ void attend_together(exact::Stream stream, const AttendArgs& args, const TileLis
     const auto n_tiles = static_cast<int32_t>(list.n_tiles);
     const auto n_splits = static_cast<int32_t>(list.n_splits);
     const auto group = static_cast<int32_t>(cache.n_head / cache.n_head_kv);
-    const Kernel kernel = {cache, args.query,      list.tiles, n_tiles, n_splits,
-                           group, args.is_one_row, partial,    args.o};
+    const Kernel kernel = {cache, args.query,      list.tiles,        n_tiles, n_splits,
+                           group, args.is_one_row, args.pages_a_head, partial, args.o};
     launch_grid(stream, kernel);
     if (n_splits == 1) return;
     const CombineKernel combine = {list.tiles,
                                    cache.position,
+                                   args.pages_a_head != 0,
                                    n_tiles,
                                    n_splits,
                                    Kernel::k_rows,
@@ -178,6 +180,16 @@ void prepare(exact::Stream stream, const PrepareArgs& args) {
         const PrepareKernel<head_dim> kernel = {args, query_scale(head_dim), static_cast<int32_t>(q_parts)};
         launch_grid(stream, kernel);
     });
+}
+
+int64_t chosen_pages_a_head(const backend::SparseAttention& shape) {
+    return shape.n_head > 0 && shape.block % k_page_tokens == 0 ? shape.top * (shape.block / k_page_tokens)
+                                                                : 0;
+}
+
+void gather_pages(exact::Stream stream, const Cache& cache, const exact::Index& index, int64_t n,
+                  const ChosenPages& to) {
+    launch_grid(stream, GatherPagesKernel{cache, index, to, n});
 }
 
 void attend(exact::Stream stream, const AttendArgs& args) {

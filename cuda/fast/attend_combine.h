@@ -25,6 +25,7 @@ struct CombineKernel {
 
     const int32_t* tiles;
     const int32_t* position;
+    bool tables_are_inputs;  // an earlier kernel of the step writes them
     int32_t n_tiles;
     int32_t n_splits;
     int32_t tile_rows;
@@ -43,7 +44,8 @@ struct CombineKernel {
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        // Tables that were copied before the step.
+        // Tables that were copied before the step, if not by a kernel.
+        if (tables_are_inputs) t.wait_for_inputs();
         const int tile = t.block() / n_head_kv;
         const int group = n_head / n_head_kv;
         const int r = t.block_y();

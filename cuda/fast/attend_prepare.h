@@ -212,7 +212,7 @@ struct PrepareKernel {
         std::byte* page = is_query ? nullptr : page_of(t, row, position);
         turn(t, position, cosines, sines);
         Head gain = {};
-        if (head < last) gain = load(t, weight, head);
+        if (head < last) gain = load(t, weight, args.norms_heads ? 0 : head);
         t.wait_for_inputs();
         // The loads of the first head and of the sum are under way together.
         Head of_head = {};
@@ -225,7 +225,8 @@ struct PrepareKernel {
         const float factor = norm_factor(t, x, n_head * head_dim, row, is_query, sums);
         MINIM_DEVICE_LOOP
         while (head < last) {
-            for (int b = 0; b < k_blocks; ++b) of_head.x[b] = of_head.x[b] * factor * gain.x[b];
+            const float own = args.norms_heads ? head_factor(t, of_head) : factor;
+            for (int b = 0; b < k_blocks; ++b) of_head.x[b] = of_head.x[b] * own * gain.x[b];
             rotate(t, of_head.x, heads + warp * head_dim, cosines, sines);
             if (args.hadamard) hadamard_lanes(t, of_head.x);
             if (is_query) {
@@ -242,7 +243,7 @@ struct PrepareKernel {
             }
             head += k_warps;
             if (head >= last) break;
-            gain = load(t, weight, head);
+            if (!args.norms_heads) gain = load(t, weight, head);
             load_head();
         }
     }
@@ -276,12 +277,26 @@ struct PrepareKernel {
         }
     }
 
-    // Returns 1 / sqrt(mean square + eps) of a row of q or k, the same in every thread. Waits for all threads.
+    // Returns 1 / sqrt(mean square + eps) of a warp's head.
+    template <class T>
+    MINIM_DEVICE float head_factor(T& t, const Head& head) const {
+        float sum = 0.0F;
+        for (int b = 0; b < k_blocks; ++b) sum += head.x[b] * head.x[b];
+        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+        return 1.0F / std::sqrt(sum / static_cast<float>(head_dim) + args.norm_eps);
+    }
+
+    // Returns 1 / sqrt(mean square + eps) of a row of q or k, the same in every thread; not read if heads have their own. Waits for
+    // all threads.
     template <class T>
     MINIM_DEVICE float norm_factor(T& t, const float* x, int count, int64_t row, bool is_query,
                                    float* sums) const {
         float sum = 0.0F;
         int64_t n_summed = count;
+        if (args.norms_heads) {
+            t.sync();
+            return 0.0F;
+        }
         if (args.squares == nullptr) {
             sum = sum_squares(t, x, count, sums);
         } else {

@@ -44,9 +44,11 @@ struct PrepareArgs {
     const float* q;  // [n, n_head * head_dim]
     const float* k;  // [n, n_head_kv * head_dim]
     const float* v;
-    const float* q_norm;  // [n_head * head_dim]
-    const float* k_norm;  // [n_head_kv * head_dim]
+    const float* q_norm;  // [n_head * head_dim], or with norms_heads [head_dim]
+    const float* k_norm;  // [n_head_kv * head_dim] or [head_dim]
     float norm_eps;
+    bool
+        norms_heads;  // a mean square for each head, where otherwise all heads of a row have one; without `squares`
     // If ranks divide the heads: the sums of head_squares() over all ranks, [n, 2], and the numbers of q and of k that they
     // are sums of. Null: all heads are here.
     const float* squares;
@@ -98,6 +100,23 @@ int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t
 // Returns the same for k_fixed_tiles tiles of k_fixed_parts parts.
 int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim);
 
+// The tables of a batch whose rows attend to chosen blocks (backend/sparse_attention.h). A row has, for each KV head, the pages of its
+// blocks one after the other, as if they were its whole context. Its own block is the last one, so a position in these pages says, as
+// ever, which keys it sees: with blocks of 2 pages and the blocks 0, 3 and 5 chosen, position 700 is the page list 0 1 6 7 10 11 and
+// the position 2 * 128 + 700 % 128 there.
+struct ChosenPages {
+    int32_t* tiles = nullptr;       // [n, 2]: each row is a tile
+    int32_t* position = nullptr;    // [n]
+    int64_t* first_page = nullptr;  // [n]
+    uint64_t* pages = nullptr;      // [n, n_head_kv, pages_a_head]
+    int64_t pages_a_head = 0;       // 0: there are none
+};
+// Returns the pages of a head whose rows attend to chosen blocks; 0 if the blocks are not whole pages.
+int64_t chosen_pages_a_head(const backend::SparseAttention& shape);
+// Fills the tables of n rows. Rows that see no more blocks than they may choose keep all their pages.
+void gather_pages(exact::Stream stream, const Cache& cache, const exact::Index& index, int64_t n,
+                  const ChosenPages& to);
+
 struct TileList {
     const int32_t* tiles;  // [n_tiles, 2]: first row, number of rows
     int64_t n_tiles;
@@ -113,6 +132,9 @@ struct AttendArgs {
     float* o;            // [n, n_head * head_dim]
     Q8Block* quantized;  // [n, n_head * head_dim / 32], of tiles whose n_splits is above 1: o, quantised
     bool is_one_row;     // the batch has one row: steps that have ended have written all pages but its newest
+    // If a kernel before this one writes the cache's tables and the tiles: the pages of a row's KV heads are so many apart. 0:
+    // the tables were copied before the step, and all heads have the same pages.
+    int64_t pages_a_head = 0;
 };
 void attend(exact::Stream stream, const AttendArgs& args);
 

@@ -493,7 +493,8 @@ struct ActivateFewKernel {
         const int at = t.index() / 16 * 32 + t.index() % 16;
         const float g = sums[at] * scale[0];
         const float u = sums[at + 16] * scale[1];
-        quantize_lanes(t, silu(g) * u, activated + slot * q8_blocks(gate.rows) + t.block());
+        quantize_lanes(t, activate_pair(gate.activation, g, u),
+                       activated + slot * q8_blocks(gate.rows) + t.block());
     }
 };
 

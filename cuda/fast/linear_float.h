@@ -305,7 +305,7 @@ struct ActivateFloatKernel {
                                                      up_rows.data + row * up.row_bytes, gate.cols, input);
         if (t.index() % 32 == 0)
             activated[slot * gate.rows + row] =
-                silu(sum.of[0] * gate_rows.scale) * (sum.of[1] * up_rows.scale);
+                activate_pair(gate.activation, sum.of[0] * gate_rows.scale, sum.of[1] * up_rows.scale);
     }
 };
 

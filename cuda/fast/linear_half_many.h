@@ -318,8 +318,8 @@ struct ActivateHalfManyKernel {
             for (int i = 0; i < 2; ++i) {
                 const int input = own.input + 8 * j + i;
                 if (input >= tile.count) continue;
-                activated[slot[input] * gate.rows + first_row + row] =
-                    silu(own.sum[j][i] * gate_of.scale) * (own.sum[j][i + 2] * up_of.scale);
+                activated[slot[input] * gate.rows + first_row + row] = activate_pair(
+                    gate.activation, own.sum[j][i] * gate_of.scale, own.sum[j][i + 2] * up_of.scale);
             }
         }
     }

@@ -326,7 +326,8 @@ struct ActivateManyKernel {
         for (int i = t.index() / 32; i < work.count; i += k_threads / 32) {
             const float g = values[i * k_stride + at] * gate_rows.scale;
             const float u = values[i * k_stride + at + 16] * up_rows.scale;
-            quantize_lanes(t, silu(g) * u, activated + slot[i] * q8_blocks(gate.rows) + t.block());
+            quantize_lanes(t, activate_pair(gate.activation, g, u),
+                           activated + slot[i] * q8_blocks(gate.rows) + t.block());
         }
     }
 };

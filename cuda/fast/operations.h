@@ -196,8 +196,8 @@ MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
 // The operations on slots below compute the slots whose expert is on this device; they leave the other slots' rows of
 // activated, y and output unchanged.
 //
-// activated [n_slots, rows] = silu(gate h) * (up h), of weights that is_float(); h has a row for n_used slots. Both
-// of one format.
+// activated [n_slots, rows] = silu(gate h) * (up h), or gate's other activation, of weights that is_float(); h has a row for
+// n_used slots. Both of one format.
 void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
                     const int32_t* ids, int64_t n_slots, float* activated);
 // y [n_slots, rows] = W x of the slots' experts; the input has a row for every slots_a_row slots. `sums` may be null.
@@ -210,7 +210,8 @@ bool has_half_tiles(Format format, int64_t cols);
 Format half_format(Format weights);  // F16 or BF16
 void halve(Stream stream, const float* x, int64_t n_blocks, Format format, HalfBlock* out);
 void linear_half_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add);
-// activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one format and shape.
+// activated [n_slots, rows] = silu(gate h) * (up h), or gate's other activation; h has a row for n_used slots. Both of one
+// format and shape.
 void activate_half_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
                         int64_t n_used, const ExpertTiles& tiles, float* activated);
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
@@ -275,8 +276,8 @@ struct Slots {
     // The entries of the slots' experts, as route() has copied them; null: they are read from the table by the ids.
     const backend::ExpertPlace* chosen = nullptr;
 };
-// activated [n_slots, rows / 32] = silu(gate h) * (up h), quantised; h has a row for n_used slots. Both of one format; rows
-// is a multiple of 32.
+// activated [n_slots, rows / 32] = silu(gate h) * (up h), or gate's other activation, quantised; h has a row for n_used slots. Both
+// of one format; rows is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
 // output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`

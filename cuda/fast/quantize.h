@@ -16,6 +16,15 @@ MINIM_DEVICE float silu(float x) {
     return x / (1.0F + std::exp(-x));
 }
 
+// Returns silu(gate) * up, or the clamped activation (backend/experts.h). The limit is the same for a whole launch.
+MINIM_DEVICE float activate_pair(const backend::Activation& activation, float gate, float up) {
+    const float limit = activation.limit;
+    if (limit == 0.0F) return silu(gate) * up;
+    const float g = gate > limit ? limit : gate;  // a NaN stays
+    const float u = up > limit ? limit : up < -limit ? -limit : up;
+    return g / (1.0F + std::exp(-activation.alpha * g)) * (u + 1.0F);
+}
+
 // The rules of quantisation. Codes are x / scale rounded, halves away from zero; scale = largest / 127.
 MINIM_DEVICE float larger(float largest, float other) {
     return other > largest || other != other ? other : largest;  // a NaN stays

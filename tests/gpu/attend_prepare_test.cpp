@@ -15,6 +15,7 @@ constexpr float k_eps = 1e-6F;
 struct Prepared {
     std::vector<float> q, k, v, q_norm, k_norm, frequency;
     std::vector<float> exact_q, exact_k;
+    bool norms_heads = false;  // by the first head_dim weights
 
     Prepared(Heads heads, int64_t n, int64_t n_frequency) {
         Random norms(10);
@@ -35,6 +36,7 @@ struct Prepared {
                 .q_norm = q_norm.data(),
                 .k_norm = k_norm.data(),
                 .norm_eps = k_eps,
+                .norms_heads = norms_heads,
                 .squares = nullptr,
                 .n_squares_q = 0,
                 .n_squares_k = 0,
@@ -47,7 +49,7 @@ struct Prepared {
         const auto prepare = [&](const std::vector<float>& from, const std::vector<float>& norm,
                                  int64_t n_head) {
             std::vector<float> heads = from;
-            const int64_t size = n_head * cache.head_dim;
+            const int64_t size = norms_heads ? cache.head_dim : n_head * cache.head_dim;
             for (int64_t row = 0; row < std::ssize(from) / size; ++row)
                 exact::NormItem{heads.data(), norm.data(), size, k_eps, heads.data()}(row);
             for (int64_t item = 0; item < std::ssize(from) / cache.head_dim; ++item)
@@ -81,9 +83,12 @@ TEST_CASE("prepare: queries, keys and values are prepared as the exact items do 
         Heads heads;
         int64_t n_frequency;
         Format k, v;
+        bool norms_heads = false;
     };
     for (const Case& c :
          {Case{{12, 2, 128}, 32, Format::f16, Format::f32},
+          Case{{32, 2, 128}, 32, Format::f16, Format::f16, true},
+          Case{{3, 1, 96}, 48, Format::q8_0, Format::bf16, true},
           Case{{12, 2, 128}, 32, Format::q4_0, Format::q8_0},
           Case{{9, 9, 32}, 16, Format::q4_0, Format::q4_0}, Case{{4, 4, 64}, 8, Format::q8_0, Format::f16},
           Case{{3, 1, 96}, 48, Format::bf16, Format::bf16}, Case{{18, 9, 32}, 8, Format::f16, Format::bf16},
@@ -94,6 +99,7 @@ TEST_CASE("prepare: queries, keys and values are prepared as the exact items do 
         rows.push_back(test.row(3, 3999));
         const Batch batch(test, rows);
         Prepared p(c.heads, std::ssize(rows), c.n_frequency);
+        p.norms_heads = c.norms_heads;
         std::fill_n(p.v.begin(), 32, -0.0F);                     // a block without a scale
         p.v[static_cast<size_t>(c.heads.head_dim) + 5] = -9.0F;  // of two equals the first sets the scale
         p.v[static_cast<size_t>(c.heads.head_dim) + 9] = 9.0F;

@@ -10,6 +10,7 @@
 #include "gpu/text_on_device.h"
 #include "runtime/top_k_space.h"
 #include "support/catch.h"
+#include "support/sparse_attention.h"
 
 namespace minim::test {
 namespace {
@@ -304,6 +305,22 @@ TEST_CASE("emulated threads: in all ways attention gives the same bits") {
             query.push_back(float_to_f16(x * fast::query_scale(heads.head_dim)));
         check_all_ways([&] { return attend_once(test, rows, query, {.wide = 2, .narrow = 4}); });
     }
+}
+
+// The kernels of attention read tables that a kernel of the same step has written.
+TEST_CASE("emulated threads: in all ways attention to chosen blocks gives the same bits") {
+    const SparseModel model = {.n_head = 6,
+                               .head_dim = 32,
+                               .rotary = 16,
+                               .sparse = {.n_head = 3, .dim = 32, .block = 64, .top = 2},
+                               .k_format = Format::f16,
+                               .v_format = Format::f16};
+    const SparseRows rows(model, 160, 7);
+    check_all_ways([&] {
+        const auto device = cuda::make_cuda_backend(0, Arithmetic::fast);
+        SparseSequence sequence(*device, model, rows, 40);
+        return sequence.attend_all(40);
+    });
 }
 
 // The pages of earlier steps are read before the row's key and value are there.

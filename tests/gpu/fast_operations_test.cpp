@@ -361,9 +361,16 @@ TEST_CASE("gpu: experts of packed weights") {
             }
             return s;
         };
-        const ExpertWeights host = {stack(false, 0), stack(false, 9), stack(false, 18)};
-        const ExpertWeights device = f.with_table({stack(true, 0), stack(true, 9), stack(true, 18)});
-        for (const int64_t n : {0, 1, 4, 5, 40}) {
+        ExpertWeights host = {stack(false, 0), stack(false, 9), stack(false, 18)};
+        ExpertWeights device = f.with_table({stack(true, 0), stack(true, 9), stack(true, 18)});
+        struct Batch {
+            int64_t n;
+            backend::Activation activation = {};
+        };
+        constexpr backend::Activation k_clamped = {.alpha = 1.702F, .limit = 0.25F};
+        for (const auto& [n, activation] :
+             {Batch{0}, Batch{1}, Batch{4}, Batch{5}, Batch{40}, Batch{1, k_clamped}, Batch{40, k_clamped}}) {
+            host.activation = device.activation = activation;
             const std::vector<float> h = random.normal(n * hidden, 0.05F);
             std::vector<float> y = random.normal(n * hidden);
             std::vector<int32_t> ids;
@@ -377,7 +384,7 @@ TEST_CASE("gpu: experts of packed weights") {
             f.device->experts(*f.stream, f.put(h), n, f.put(ids), f.put(gates), 3, device, device_y, true);
             f.reference->experts(*f.none, h.data(), n, ids.data(), gates.data(), 3, host, y.data(), true);
             INFO(traits(c.gate).name << ", " << traits(c.up).name << ", " << traits(c.down).name << ", " << n
-                                     << " rows");
+                                     << " rows, limit " << activation.limit);
             CHECK(distance(y, f.get(device_y, y.size())) < 2.5e-2);
         }
     }
