@@ -38,9 +38,13 @@
 //   mma_bf16(c, a, b)                  the same of BF16
 //   load_matrices(r, row)              four 8 x 8 matrices of 16 bits, rows of 16 bytes given by the lanes (ldmatrix.x4)
 //   load_transposed(r, row)            the same, transposed (ldmatrix.x4.trans)
+//   multiply_rows<n>(sum, a, b, count) sum[panel] += a[panel] b of the first `count` of n inputs, rounded up to 16: 16 rows a panel,
+//                                      16 columns for each fragment a[panel][step]; layout of b: multiply_rows.h. Of panel p,
+//                                      sum[p][i / 8] is that of mma_f16() for inputs i / 8 * 8 .. i / 8 * 8 + 7
 //   pack_f16(a, b)                     two floats as halves, a the lower one
 //   subtract_f16(a, b)                 the two halves in a less those in b
 //   multiply_f16(a, b)                 the two halves in a times those in b
+//   fma_f16(a, b, c)                   the two halves in a times those in b plus those in c, rounded once
 //   exp2(x)                            to about 2 units in the last place
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
 //   wait_for_inputs()                  waits until earlier work in the stream is done and visible
@@ -64,10 +68,12 @@
 #if defined(__CUDACC__)
 #define MINIM_DEVICE __device__ __forceinline__
 #define MINIM_DEVICE_LOOP _Pragma("unroll 1")       // a loop that is not unrolled
+#define MINIM_DEVICE_UNROLLED _Pragma("unroll")     // a loop that is unrolled, whatever its size
 #define MINIM_DEVICE_LOOP_BY_2 _Pragma("unroll 2")  // a loop that is unrolled twice
 #else
 #define MINIM_DEVICE inline
 #define MINIM_DEVICE_LOOP
+#define MINIM_DEVICE_UNROLLED
 #define MINIM_DEVICE_LOOP_BY_2
 #endif
 

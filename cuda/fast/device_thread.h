@@ -9,6 +9,7 @@
 
 #include "cuda/debug.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/multiply_rows.h"
 #include "cuda/launch.h"
 
 namespace minim::cuda::fast {
@@ -113,6 +114,17 @@ struct DeviceThread {
         uint32_t both;
         asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
         return both;
+    }
+    MINIM_DEVICE uint32_t fma_f16(uint32_t a, uint32_t b, uint32_t c) const {
+        uint32_t both;
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(both) : "r"(a), "r"(b), "r"(c));
+        return both;
+    }
+    template <int n_inputs, int n_panels, int n_steps>
+    MINIM_DEVICE void multiply_rows(float (&sum)[n_panels][n_inputs / 8][4],
+                                    const uint32_t (&a)[n_panels][n_steps][4], const std::byte* b,
+                                    int count) const {
+        multiply_rows_by_mma<n_inputs>(*this, sum, a, b, count);
     }
     MINIM_DEVICE float exp2(float x) const {
         float y;

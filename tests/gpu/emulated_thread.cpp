@@ -598,6 +598,12 @@ uint32_t EmulatedThread::multiply_f16(uint32_t a, uint32_t b) const {
     return pack_f16(half_of(a) * half_of(b), half_of(a >> 16) * half_of(b >> 16));
 }
 
+uint32_t EmulatedThread::fma_f16(uint32_t a, uint32_t b, uint32_t c) const {
+    // The product is exact in float. The sum is rounded to float first, which is not the same in rare cases.
+    const auto fma = [](uint32_t x, uint32_t y, uint32_t z) { return half_of(x) * half_of(y) + half_of(z); };
+    return pack_f16(fma(a, b, c), fma(a >> 16, b >> 16, c >> 16));
+}
+
 float EmulatedThread::exp2(float x) const {
     return std::exp2(x);
 }

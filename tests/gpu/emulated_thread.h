@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cuda/fast/device.h"
+#include "cuda/fast/multiply_rows.h"
 #include "gpu/recorder.h"
 
 namespace minim::test {
@@ -106,6 +107,12 @@ class EmulatedThread {
     uint32_t pack_f16(float a, float b) const;
     uint32_t subtract_f16(uint32_t a, uint32_t b) const;
     uint32_t multiply_f16(uint32_t a, uint32_t b) const;
+    uint32_t fma_f16(uint32_t a, uint32_t b, uint32_t c) const;
+    template <int n_inputs, int n_panels, int n_steps>
+    void multiply_rows(float (&sum)[n_panels][n_inputs / 8][4], const uint32_t (&a)[n_panels][n_steps][4],
+                       const std::byte* b, int count) {
+        cuda::fast::multiply_rows_by_mma<n_inputs>(*this, sum, a, b, count);
+    }
     float exp2(float x) const;
     int32_t add_to(int32_t* p, int32_t x) const;
     template <class X>

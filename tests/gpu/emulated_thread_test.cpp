@@ -171,4 +171,72 @@ TEST_CASE("emulated threads: matrix products and loads") {
     });
 }
 
+TEST_CASE("emulated threads: halves are subtracted, multiplied, and multiplied and added with one rounding") {
+    run_block(32, 0, false, [](EmulatedThread& t) {
+        const uint32_t two = t.pack_f16(3.0F, -0.5F);
+        const uint32_t other = t.pack_f16(0.25F, 8.0F);
+        CHECK(t.subtract_f16(two, other) == t.pack_f16(2.75F, -8.5F));
+        CHECK(t.multiply_f16(two, other) == t.pack_f16(0.75F, -4.0F));
+        CHECK(t.fma_f16(two, other, t.pack_f16(1.0F, 4.0F)) == t.pack_f16(1.75F, 0.0F));
+        // (1 + 2^-10)^2 - 1 = 2^-9 + 2^-20, of which the rounded product has lost the last part.
+        const uint32_t above_one = t.pack_f16(1.0F + 0x1p-10F, 1.0F);
+        CHECK(t.fma_f16(above_one, above_one, t.pack_f16(-1.0F, 0.0F)) ==
+              t.pack_f16(0x1p-9F + 0x1p-20F, 1.0F));
+    });
+}
+
+TEST_CASE("emulated threads: rows of inputs in blocks of 8 x 8, for 1 to 128 inputs") {
+    constexpr int k_inputs = 128;
+    constexpr int k_cols = 32;  // two steps
+    const auto weight = [](int panel, int row, int column) {
+        return static_cast<float>((5 * panel + 3 * row + 7 * column) % 11 - 5);
+    };
+    const auto input = [](int i, int column) { return static_cast<float>((2 * i + 5 * column) % 13 - 6); };
+    // Columns 8 c .. 8 c + 7 of input i lie at (c x 16 + i / 8) x 128 + (i % 8) x 16.
+    CHECK(cuda::fast::row_place<k_inputs>(0, 0) == 0);
+    CHECK(cuda::fast::row_place<k_inputs>(21, 24) == (3 * 16 + 2) * 128 + 5 * 16);
+    CHECK(cuda::fast::row_place<64>(21, 24) == (3 * 8 + 2) * 128 + 5 * 16);
+    for (const int count : {1, 16, 17, 100, 128}) {
+        run_block(32, k_inputs * k_cols * 2, false, [&](EmulatedThread& t) {
+            // Inputs that are not multiplied stay NaN, as shared memory begins.
+            const int n_read = (count + 15) / 16 * 16;
+            for (int i = t.index(); i < n_read; i += 32) {
+                for (int c = 0; c < k_cols; ++c) {
+                    const uint16_t half = float_to_f16(input(i, c));
+                    std::memcpy(t.shared() + cuda::fast::row_place<k_inputs>(i, c / 8 * 8) + c % 8 * 2, &half,
+                                2);
+                }
+            }
+            t.sync_warp();
+            const int g = t.index() / 4;
+            const int q = t.index() % 4;
+            uint32_t a[2][2][4];
+            float sum[2][k_inputs / 8][4];
+            for (int p = 0; p < 2; ++p) {
+                for (int k = 0; k < 2; ++k) {
+                    for (int i = 0; i < 4; ++i) {
+                        const int row = g + i % 2 * 8;
+                        const int column = 16 * k + 2 * q + i / 2 * 8;
+                        a[p][k][i] = t.pack_f16(weight(p, row, column), weight(p, row, column + 1));
+                    }
+                }
+                for (auto& eight : sum[p])
+                    for (float& each : eight) each = 0.5F;
+            }
+            t.multiply_rows<k_inputs>(sum, a, t.shared(), count);
+            for (int p = 0; p < 2; ++p) {
+                for (int i = 0; i < k_inputs / 2; ++i) {
+                    const int row = g + i % 4 / 2 * 8;
+                    const int of_input = i / 4 * 8 + 2 * q + i % 2;
+                    float expected = 0.5F;
+                    if (of_input < n_read) {
+                        for (int c = 0; c < k_cols; ++c) expected += weight(p, row, c) * input(of_input, c);
+                    }
+                    if (sum[p][i / 4][i % 4] != expected) FAIL(count << ", " << of_input << ", " << row);
+                }
+            }
+        });
+    }
+}
+
 }  // namespace minim::test
