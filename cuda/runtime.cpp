@@ -184,6 +184,12 @@ int32_t processor_count(int32_t device) noexcept {
                                                                                                       : 1;
 }
 
+int64_t block_shared_bytes(int32_t device) noexcept {
+    int bytes = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return text_of(error) == nullptr ? bytes : 0;
+}
+
 Stream make_stream(int32_t device) {
     use(device);
     cudaStream_t stream = nullptr;

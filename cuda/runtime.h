@@ -23,8 +23,9 @@ void* allocate(int32_t device, uint64_t bytes);  // null if memory is short
 void release(int32_t device, void* block) noexcept;
 uint64_t free_bytes(
     int32_t device) noexcept;  // as the driver says; not for a device that shares the host's memory
-bool shares_host_memory(int32_t device) noexcept;  // an integrated GPU
-int32_t processor_count(int32_t device) noexcept;  // streaming multiprocessors
+bool shares_host_memory(int32_t device) noexcept;     // an integrated GPU
+int32_t processor_count(int32_t device) noexcept;     // streaming multiprocessors
+int64_t block_shared_bytes(int32_t device) noexcept;  // the most shared memory of a block
 
 Stream make_stream(int32_t device);                       // null if it fails
 void end_stream(int32_t device, Stream stream) noexcept;  // once its work is done

@@ -98,6 +98,15 @@ template <class Kernel>
 inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
+// The most shared memory that a block of the kernel asks for: k_shared_bytes, if it needs more than every generation gives.
+template <class Kernel>
+inline constexpr int k_shared_bytes_wanted = [] {
+    if constexpr (requires { Kernel::k_shared_bytes; }) {
+        return Kernel::k_shared_bytes;
+    } else {
+        return k_max_shared_bytes;
+    }
+}();
 // A kernel with k_min_blocks uses few enough registers for that number of blocks on a multiprocessor, which has 65,536.
 template <class Kernel>
 inline constexpr int k_blocks_wanted = [] {

@@ -203,7 +203,8 @@ bool may_begin_early(int device) {
     const uint64_t bit = uint64_t{1} << (device % 64);
     if ((state.is_known & bit) == 0) {
         // More than 48 KB must be requested. If this fails, the launch reports an error.
-        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_max_shared_bytes);
+        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             k_shared_bytes_wanted<Kernel>);
         // A multiprocessor changes the split of its cache only when it is idle: a kernel that begins early would wait for the one
         // ahead if their splits differed.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributePreferredSharedMemoryCarveout,

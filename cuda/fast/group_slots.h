@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups the slots of a batch (row * n_used + choice) whose expert is on this device by expert, and cuts them into
-// tiles, so that an expert's weights are read once for many slots. It runs on the device, so the host need not know
+// tiles of tiles.size slots, so that an expert's weights are read once for many slots. It runs on the device, so the host need not know
 // the chosen experts.
 //
 // Shape: one block. Its threads read the choices twice, to count and to place them; in between, each thread handles
@@ -42,14 +42,14 @@ struct GroupSlotsKernel {
         for (int32_t e = 0; e < n_expert; ++e) {
             if (e == expert) first_tile = n_tiles;
             if (e < expert) first += counts[e];
-            n_tiles += (counts[e] + k_tile_inputs - 1) / k_tile_inputs;
+            n_tiles += (counts[e] + tiles.size - 1) / tiles.size;
         }
         if (expert == 0) *tiles.count = n_tiles;
         next[expert] = first;
-        for (int32_t done = 0; done < count; done += k_tile_inputs) {
+        for (int32_t done = 0; done < count; done += tiles.size) {
             const int32_t left = count - done;
-            tiles.tile[first_tile + done / k_tile_inputs] = {expert, first + done,
-                                                             left < k_tile_inputs ? left : k_tile_inputs};
+            tiles.tile[first_tile + done / tiles.size] = {expert, first + done,
+                                                          left < tiles.size ? left : tiles.size};
         }
         t.sync();
         for (int32_t s = t.index(); s < n_slots; s += k_threads)

@@ -54,21 +54,23 @@ MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
     return cols / 32;
 }
 
-// The most inputs of a tile of a product for many rows.
+// The most inputs of a tile of a product for many rows, but for those of the tile kernel.
 inline constexpr int k_tile_inputs = 64;
-// At most k_tile_inputs slots of one expert, computed together.
+// Slots of one expert, computed together.
 struct ExpertTile {
     int32_t expert;
     int32_t first;  // in ExpertTiles::slot
     int32_t count;
 };
 struct ExpertTiles {
-    int32_t* slot;     // [n_slots], by expert; as many as have a tile
-    ExpertTile* tile;  // [most]
-    int32_t* count;    // number of tiles
-    int64_t most;      // number of tiles that fit
+    int32_t* slot;                 // [n_slots], by expert; as many as have a tile
+    ExpertTile* tile;              // [most]
+    int32_t* count;                // number of tiles
+    int64_t most;                  // number of tiles that fit
+    int32_t size = k_tile_inputs;  // the most slots of a tile
 };
-int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
+// Returns the number of tiles of `size` slots that n_slots slots can need.
+int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert, int32_t size = k_tile_inputs);
 // Groups the slots whose expert is here.
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,
                  int64_t n_expert, const ExpertTiles& tiles);
@@ -216,6 +218,42 @@ void activate_half_many(Stream stream, const Experts& gate, const Experts& up, c
                         int64_t n_used, const ExpertTiles& tiles, float* activated);
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
                        const ExpertTiles& tiles, float* y);
+
+// The tile kernel (linear_tile.h): products of packed weights, decoded to F16, and many rows in F16. How much a block computes
+// depends on the shared memory that a device gives it:
+enum class TileSize : uint8_t {
+    small,  // 128 rows of weights and 64 inputs, in k_max_shared_bytes
+    large,  // 256 rows and 128 inputs, in k_large_shared_bytes
+};
+inline constexpr int k_large_shared_bytes = 227 * 1024;
+MINIM_HOST_DEVICE constexpr TileSize tile_size(int64_t shared_bytes) {
+    return shared_bytes >= k_large_shared_bytes ? TileSize::large : TileSize::small;
+}
+MINIM_HOST_DEVICE constexpr int32_t tile_inputs(TileSize size) {
+    return size == TileSize::large ? 128 : 64;
+}
+// The columns of an input that have a factor of their own: the rows of gate that a block computes.
+MINIM_HOST_DEVICE constexpr int64_t factor_cols(TileSize size) {
+    return size == TileSize::large ? 128 : 64;
+}
+MINIM_HOST_DEVICE constexpr int64_t n_factors(int64_t cols, TileSize size) {
+    return (cols + factor_cols(size) - 1) / factor_cols(size);
+}
+// Rows in F16 in the tile kernel's order of columns (half_inputs.h).
+struct HalfInputs {
+    uint16_t* half;  // [n, cols]
+    float* factor;   // [n, n_factors(cols, size)]: x = factor * half
+};
+void halve_rows(Stream stream, const float* x, int64_t n, int64_t cols, TileSize size, const HalfInputs& out);
+// The rows of whole panels.
+void linear_tile(Stream stream, const Products& products, const HalfInputs& input, int64_t n, TileSize size);
+// activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one format; rows is a multiple of 32.
+// tiles.size is at most tile_inputs(size).
+void activate_tile(Stream stream, const Experts& gate, const Experts& up, const HalfInputs& h, int64_t n_used,
+                   const ExpertTiles& tiles, const HalfInputs& activated, TileSize size);
+// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots.
+void project_tile(Stream stream, const Experts& experts, const HalfInputs& input, int64_t slots_a_row,
+                  const ExpertTiles& tiles, float* output, TileSize size);
 
 // Chooses experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_max_used.
 struct Choice {

@@ -4,6 +4,7 @@
 
 #include "cuda/fast/exchange.h"
 #include "cuda/fast/group_slots.h"
+#include "cuda/fast/half_inputs.h"
 #include "cuda/fast/halve.h"
 #include "cuda/fast/linear_float.h"
 #include "cuda/fast/linear_half_many.h"
@@ -13,6 +14,7 @@
 #include "cuda/fast/route.h"
 #include "cuda/fast/route_many.h"
 #include "cuda/fast/route_row.h"
+#include "cuda/fast/tile_kernels.h"
 #include "format/blocks.h"
 
 namespace minim::cuda::fast {
@@ -29,6 +31,15 @@ const PanelKernels* panel_kernels(Format format) {
         if (kernels.linear != nullptr) return &kernels;
     }
     return nullptr;
+}
+
+// Requires that the format has panels.
+void launch_tile(Stream stream, Format format, const TileCall& call, TileSize size) {
+    for (const TileKernelTable* family : {&k_tile_blocks_of_32, &k_tile_k_quants, &k_tile_value_tables,
+                                          &k_tile_grids, &k_tile_trellis, &k_tile_ternary}) {
+        const TileKernel kernel = family->by_format[static_cast<size_t>(format)];
+        if (kernel != nullptr) return kernel(stream, call, size);
+    }
 }
 
 // With this number of rows or more, a warp for each row keeps every multiprocessor busy.
@@ -214,6 +225,55 @@ void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x
     });
 }
 
+void halve_rows(Stream stream, const float* x, int64_t n, int64_t cols, TileSize size,
+                const HalfInputs& out) {
+    if (size == TileSize::large) {
+        start(stream, HalveRowsKernel<factor_cols(TileSize::large)>{x, n, cols, out});
+    } else {
+        start(stream, HalveRowsKernel<factor_cols(TileSize::small)>{x, n, cols, out});
+    }
+}
+
+void linear_tile(Stream stream, const Products& products, const HalfInputs& input, int64_t n, TileSize size) {
+    launch_tile(stream, products.format,
+                {.kind = TileKind::linear,
+                 .input = input,
+                 .cols = products.cols,
+                 .row_bytes = products.row_bytes,
+                 .products = products,
+                 .n = n},
+                size);
+}
+
+void activate_tile(Stream stream, const Experts& gate, const Experts& up, const HalfInputs& h, int64_t n_used,
+                   const ExpertTiles& tiles, const HalfInputs& activated, TileSize size) {
+    launch_tile(stream, gate.format,
+                {.kind = TileKind::activate,
+                 .input = h,
+                 .cols = gate.cols,
+                 .row_bytes = gate.row_bytes,
+                 .experts = gate,
+                 .up = up,
+                 .slots_a_row = n_used,
+                 .tiles = tiles,
+                 .activated = activated},
+                size);
+}
+
+void project_tile(Stream stream, const Experts& experts, const HalfInputs& input, int64_t slots_a_row,
+                  const ExpertTiles& tiles, float* output, TileSize size) {
+    launch_tile(stream, experts.format,
+                {.kind = TileKind::project,
+                 .input = input,
+                 .cols = experts.cols,
+                 .row_bytes = experts.row_bytes,
+                 .experts = experts,
+                 .slots_a_row = slots_a_row,
+                 .tiles = tiles,
+                 .output = output},
+                size);
+}
+
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const Choice& choice) {
     start(stream, RouteKernel{score, n, n_expert, choice});
 }
@@ -292,9 +352,9 @@ void collect(Stream stream, const float* answer, const backend::ExpertPlace* pla
     start(stream, CollectKernel{answer, places, ids, n_slots, hidden, seen, out});
 }
 
-int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {
+int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert, int32_t size) {
     // Each expert may have one tile that is not full.
-    return n_slots < n_expert ? n_slots : n_expert + (n_slots - n_expert) / k_tile_inputs;
+    return n_slots < n_expert ? n_slots : n_expert + (n_slots - n_expert) / size;
 }
 
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,

@@ -8,6 +8,7 @@
 #include "cuda/fast/grid_panels.h"
 #include "cuda/fast/operations.inl"
 #include "cuda/fast/panel_kernels.inl"
+#include "cuda/fast/tile_kernels.inl"
 #include "gpu/emulated_thread.h"
 #include "panel/blocks_of_32.h"
 #include "panel/k_quants.h"
@@ -44,11 +45,29 @@ constexpr PanelKernelTable emulated(panel::PanelList<Panels...>) {
     return table;
 }
 
+template <class... Panels>
+constexpr TileKernelTable emulated_tiles(panel::PanelList<Panels...>) {
+    TileKernelTable table = {};
+    const auto add = [&]<class Panel>(std::type_identity<Panel>) {
+        if constexpr (is_emulated(Panel::Block::format))
+            table.by_format[static_cast<size_t>(Panel::Block::format)] = tile_of<Panel>;
+    };
+    (add(std::type_identity<Panels>()), ...);
+    return table;
+}
+
 const PanelKernelTable k_blocks_of_32 = emulated(panel::BlocksOf32<Lanes>());
 const PanelKernelTable k_k_quants = emulated(panel::KQuants<Lanes>());
 const PanelKernelTable k_value_tables = emulated(panel::ValueTables<Lanes>());
 const PanelKernelTable k_grids = emulated(GridPanels());
 const PanelKernelTable k_trellis = emulated(panel::Trellis<Lanes>());
 const PanelKernelTable k_ternary = emulated(panel::Ternary<Lanes>());
+
+const TileKernelTable k_tile_blocks_of_32 = emulated_tiles(panel::BlocksOf32<Lanes>());
+const TileKernelTable k_tile_k_quants = emulated_tiles(panel::KQuants<Lanes>());
+const TileKernelTable k_tile_value_tables = emulated_tiles(panel::ValueTables<Lanes>());
+const TileKernelTable k_tile_grids = emulated_tiles(GridPanels());
+const TileKernelTable k_tile_trellis = emulated_tiles(panel::Trellis<Lanes>());
+const TileKernelTable k_tile_ternary = emulated_tiles(panel::Ternary<Lanes>());
 
 }  // namespace minim::cuda::fast

@@ -100,6 +100,12 @@ inline std::shared_future<void>& outside_work() {
     return work;
 }
 
+// The shared memory that devices give a block.
+inline int64_t& block_shared_bytes() {
+    static int64_t bytes = int64_t{227} << 10;
+    return bytes;
+}
+
 // Whether devices reach each other's memory.
 inline bool& reaches_peers() {
     static bool reaches = true;

@@ -174,6 +174,10 @@ int32_t processor_count(int32_t) noexcept {
     return 6;
 }
 
+int64_t block_shared_bytes(int32_t) noexcept {
+    return test::block_shared_bytes();
+}
+
 Stream make_stream(int32_t) {
     return std::malloc(1);
 }

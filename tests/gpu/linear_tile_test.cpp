@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile kernel (cuda/fast/linear_tile.h) and its inputs, in both sizes: products of every packed format and their experts against
+// the reference, which multiplies floats. A row's bits must be the same in every batch.
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+#include "cuda/fast/half_inputs.h"
+#include "cuda/fast/operations.h"
+#include "cuda/runtime.h"
+#include "cuda/views.h"
+#include "format/blocks.h"
+#include "gpu/fixture.h"
+#include "gpu/support.h"
+#include "panel/panel.h"
+#include "support/catch.h"
+#include "unit/cpu/large_inputs.h"
+
+namespace minim::test {
+namespace {
+
+using backend::Arithmetic;
+using backend::ExpertPlace;
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::LinearTask;
+using backend::Matrix;
+using cuda::fast::HalfInputs;
+using cuda::fast::TileSize;
+
+// The sizes that the device has room for.
+std::vector<TileSize> tile_sizes() {
+    std::vector<TileSize> sizes = {TileSize::small};
+    if (cuda::fast::tile_size(cuda::runtime::block_shared_bytes(0)) == TileSize::large)
+        sizes.push_back(TileSize::large);
+    return sizes;
+}
+
+const char* name_of(TileSize size) {
+    return size == TileSize::large ? "large tiles" : "small tiles";
+}
+
+HalfInputs room_for(Fixture& f, int64_t n, int64_t cols, TileSize size) {
+    return {f.put(std::vector<uint16_t>(static_cast<size_t>(n * cols))),
+            f.put(std::vector<float>(static_cast<size_t>(n * cuda::fast::n_factors(cols, size)), NAN))};
+}
+
+HalfInputs halved(Fixture& f, const std::vector<float>& x, int64_t n, int64_t cols, TileSize size) {
+    const HalfInputs out = room_for(f, n, cols, size);
+    const float* rows = f.put(x);
+    f.device->synchronize(*f.stream);
+    cuda::fast::halve_rows(nullptr, rows, n, cols, size, out);
+    f.device->synchronize(*f.stream);
+    return out;
+}
+
+std::vector<float> rows_of(const std::vector<float>& all, int64_t first, int64_t count, int64_t width) {
+    const auto begin = all.begin() + first * width;
+    return {begin, begin + count * width};
+}
+
+// Two matrices of a format that one launch multiplies; the products of the second one are added to what is there.
+struct TwoMatrices {
+    static constexpr int64_t k_few = 37;    // two panels and rows that are not packed
+    static constexpr int64_t k_many = 112;  // seven panels, no whole tile
+    static constexpr int64_t k_packed = 32;
+
+    TwoMatrices(Fixture& fixture, Format format, Random& random)
+        : f(fixture),
+          cols(512 + (traits(format).block_elems < 256 ? traits(format).block_elems : 0)),
+          few(format, k_few, cols, random),
+          many(format, k_many, cols, random),
+          few_on_device(f.put_packed(few)),
+          many_on_device(f.put_packed(many)) {
+        many.view.scale = many_on_device.scale = 0.75F;
+    }
+    // Returns the products of both with n rows, one after the other, without the rows that are not packed.
+    std::vector<float> on_device(const std::vector<float>& x, int64_t n, TileSize size) {
+        const HalfInputs input = halved(f, x, n, cols, size);
+        const std::vector<float> before(static_cast<size_t>(n * k_many), 0.25F);
+        float* y_few = f.put(std::vector<float>(static_cast<size_t>(n * k_few), -1.0F));
+        float* y_many = f.put(before);
+        cuda::fast::Products products = {};
+        products.format = few.view.format;
+        products.cols = cols;
+        products.row_bytes = few.view.row_bytes;
+        products.count = 2;
+        const Matrix* matrix[] = {&few_on_device, &many_on_device};
+        for (int i = 0; i < 2; ++i) {
+            products.weight[i] = reinterpret_cast<const uint8_t*>(matrix[i]->data);
+            products.rows[i] = i == 0 ? k_packed : k_many;
+            products.y_stride[i] = matrix[i]->rows;
+            products.scale[i] = matrix[i]->scale;
+            products.y[i] = i == 0 ? y_few : y_many;
+            products.add[i] = i == 1;
+        }
+        cuda::fast::linear_tile(nullptr, products, input, n, size);
+        f.device->synchronize(*f.stream);
+        const std::vector<float> of_few = f.get(y_few, static_cast<size_t>(n * k_few));
+        const std::vector<float> of_many = f.get(y_many, static_cast<size_t>(n * k_many));
+        std::vector<float> all;
+        for (int64_t i = 0; i < n; ++i) {
+            for (int64_t r = k_packed; r < k_few; ++r)
+                CHECK(of_few[static_cast<size_t>(i * k_few + r)] == -1.0F);
+            for (int64_t r = 0; r < k_packed; ++r) all.push_back(of_few[static_cast<size_t>(i * k_few + r)]);
+            for (int64_t r = 0; r < k_many; ++r) all.push_back(of_many[static_cast<size_t>(i * k_many + r)]);
+        }
+        return all;
+    }
+    std::vector<float> on_host(const std::vector<float>& x, int64_t n) {
+        std::vector<float> y_few(static_cast<size_t>(n * k_few));
+        std::vector<float> y_many(static_cast<size_t>(n * k_many), 0.25F);
+        const LinearTask tasks[] = {{&few.view, y_few.data(), false}, {&many.view, y_many.data(), true}};
+        f.reference->linear(*f.none, x.data(), n, tasks);
+        std::vector<float> all;
+        for (int64_t i = 0; i < n; ++i) {
+            for (int64_t r = 0; r < k_packed; ++r) all.push_back(y_few[static_cast<size_t>(i * k_few + r)]);
+            for (int64_t r = 0; r < k_many; ++r) all.push_back(y_many[static_cast<size_t>(i * k_many + r)]);
+        }
+        return all;
+    }
+    static constexpr int64_t k_width = k_packed + k_many;
+
+    Fixture& f;
+    int64_t cols;
+    TestMatrix few;
+    TestMatrix many;
+    Matrix few_on_device;
+    Matrix many_on_device;
+};
+
+std::vector<Format> packed_formats() {
+    std::vector<Format> formats;
+    for_each_block(AllBlocks{}, [&](auto block) {
+        if (cuda::fast::has_panels(decltype(block)::format)) formats.push_back(decltype(block)::format);
+    });
+    return formats;
+}
+
+// The experts of a layer, on both sides.
+struct Layer {
+    static constexpr int64_t k_experts = 9;
+    static constexpr int64_t k_used = 3;
+
+    Layer(Fixture& fixture, Format gate, Format up, Format down, int64_t expert_ff, int64_t width)
+        : f(fixture), ff(expert_ff), hidden(width) {
+        Random random(5);
+        for (const Format format : {gate, up})
+            for (int64_t e = 0; e < k_experts; ++e) matrices.emplace_back(format, ff, hidden, random);
+        for (int64_t e = 0; e < k_experts; ++e) matrices.emplace_back(down, hidden, ff, random);
+        const auto stack = [&](bool is_on_device, size_t first) {
+            ExpertStack s;
+            for (size_t e = 0; e < k_experts; ++e) {
+                const TestMatrix& matrix = matrices[first + e];
+                add_expert(s, is_on_device ? f.put_packed(matrix) : matrix.view,
+                           1.0F + static_cast<float>(e) / 8.0F);
+            }
+            return s;
+        };
+        on_host = {stack(false, 0), stack(false, k_experts), stack(false, 2 * k_experts)};
+        on_device = f.with_table({stack(true, 0), stack(true, k_experts), stack(true, 2 * k_experts)});
+    }
+    // Most of the rows choose expert 4; of one row six experts have no slot.
+    static std::vector<int32_t> ids(int64_t n) {
+        std::vector<int32_t> all;
+        for (int64_t i = 0; i < k_used * n; ++i)
+            all.push_back(static_cast<int32_t>(i % k_used == 0 ? 4 : (i / k_used + 2 * (i % k_used)) % 4));
+        return all;
+    }
+    static std::vector<float> gates(int64_t n) {
+        std::vector<float> all;
+        for (int64_t i = 0; i < k_used * n; ++i) all.push_back(0.2F + static_cast<float>(i % k_used) / 5.0F);
+        return all;
+    }
+
+    Fixture& f;
+    int64_t ff;
+    int64_t hidden;
+    std::vector<TestMatrix> matrices;
+    ExpertWeights on_host;
+    ExpertWeights on_device;
+};
+
+// Returns the slots' outputs, n_slots rows of -1 where the kernels write nothing.
+std::vector<float> slots_of(const Layer& layer, const std::vector<ExpertPlace>& table,
+                            const std::vector<float>& x, const std::vector<int32_t>& ids, TileSize size) {
+    Fixture& f = layer.f;
+    ExpertWeights weights = layer.on_device;
+    weights.places = f.put(table);
+    const cuda::ExpertViews views(weights);
+    const int64_t n = std::ssize(x) / layer.hidden;
+    const int64_t n_slots = std::ssize(ids);
+    const HalfInputs input = halved(f, x, n, layer.hidden, size);
+    const HalfInputs activated = room_for(f, n_slots, layer.ff, size);
+    const int32_t* device_ids = f.put(ids);
+    const int32_t tile_slots = cuda::fast::tile_inputs(size);
+    const int64_t most = cuda::fast::most_expert_tiles(n_slots, Layer::k_experts, tile_slots);
+    const cuda::fast::ExpertTiles tiles = {
+        f.put(std::vector<int32_t>(static_cast<size_t>(n_slots))),
+        f.put(std::vector<cuda::fast::ExpertTile>(static_cast<size_t>(most))), f.put(std::vector<int32_t>(1)),
+        most, tile_slots};
+    float* output = f.put(std::vector<float>(static_cast<size_t>(n_slots * layer.hidden), -1.0F));
+    f.device->synchronize(*f.stream);
+    cuda::fast::group_slots(nullptr, device_ids, n_slots, weights.places, Layer::k_experts, tiles);
+    cuda::fast::activate_tile(nullptr, views.gate, views.up, input, Layer::k_used, tiles, activated, size);
+    cuda::fast::project_tile(nullptr, views.down, activated, 1, tiles, output, size);
+    f.device->synchronize(*f.stream);
+    return f.get(output, static_cast<size_t>(n_slots * layer.hidden));
+}
+
+// Returns the reference's outputs of the slots, -1 for those whose expert is not here.
+std::vector<float> reference_slots(const Layer& layer, const std::vector<ExpertPlace>& table,
+                                   const std::vector<float>& x, const std::vector<int32_t>& ids) {
+    std::vector<float> all;
+    const float one = 1.0F;
+    for (size_t slot = 0; slot < ids.size(); ++slot) {
+        std::vector<float> y(static_cast<size_t>(layer.hidden), -1.0F);
+        if (table[static_cast<size_t>(ids[slot])].gate != nullptr) {
+            const float* row = x.data() + static_cast<int64_t>(slot) / Layer::k_used * layer.hidden;
+            layer.f.reference->experts(*layer.f.none, row, 1, &ids[slot], &one, 1, layer.on_host, y.data(),
+                                       false);
+        }
+        all.insert(all.end(), y.begin(), y.end());
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("gpu tile: rows become halves in the kernel's order, with a factor for their columns") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    Random random(31);
+    for (const TileSize size : {TileSize::small, TileSize::large}) {
+        const int64_t part = cuda::fast::factor_cols(size);
+        for (const int64_t cols : {int64_t{32}, int64_t{512}, int64_t{544}}) {
+            INFO(name_of(size) << ", " << cols << " columns");
+            // Ordinary, large, small and mixed rows, zeros, and one with a part of each.
+            std::vector<float> x;
+            const float sizes[] = {1.0F, 1e6F, 1e-6F, 3e4F, 1e-3F, 1e18F, 1e-12F, 0.0F};
+            for (const float each : sizes) {
+                const std::vector<float> row = random.normal(cols, each);
+                x.insert(x.end(), row.begin(), row.end());
+            }
+            std::vector<float> mixed = random.normal(cols);
+            for (size_t c = 0; c < mixed.size(); ++c) mixed[c] *= sizes[c / static_cast<size_t>(part) % 8];
+            x.insert(x.end(), mixed.begin(), mixed.end());
+            const int64_t n = std::ssize(x) / cols;
+            const HalfInputs out = halved(f, x, n, cols, size);
+            const std::vector<uint16_t> half = f.get(out.half, x.size());
+            const int64_t n_factors = cuda::fast::n_factors(cols, size);
+            const std::vector<float> factor = f.get(out.factor, static_cast<size_t>(n * n_factors));
+            for (int64_t i = 0; i < n; ++i) {
+                for (int64_t first = 0; first < cols; first += part) {
+                    float largest = 0.0F;
+                    const int64_t end = std::min(first + part, cols);
+                    for (int64_t c = first; c < end; ++c)
+                        largest = std::max(largest, std::abs(x[static_cast<size_t>(i * cols + c)]));
+                    const float own = factor[static_cast<size_t>(i * n_factors + first / part)];
+                    CHECK((own == 1.0F) == (largest == 0.0F || (largest >= 0x1p-10F && largest < 0x1p15F)));
+                    int exponent = 0;
+                    CHECK(std::frexp(own, &exponent) == 0.5F);  // a power of two
+                    // Exact to 11 bits, or to the least number of F16.
+                    for (int64_t c = first; c < end; ++c) {
+                        const int64_t in_16 = c % 16;
+                        const int64_t place =
+                            in_16 % 4 < 2 ? in_16 / 4 * 2 + in_16 % 2 : 8 + in_16 / 4 * 2 + in_16 % 2;
+                        const float value =
+                            own * f16_to_float(half[static_cast<size_t>(i * cols + c / 16 * 16 + place)]);
+                        const float expected = x[static_cast<size_t>(i * cols + c)];
+                        if (!(std::abs(value - expected) <=
+                              std::max(0x1p-11F * std::abs(expected), own * 0x1p-25F)))
+                            FAIL(i << ", " << c << ": " << value << " for " << expected);
+                    }
+                }
+            }
+        }
+    }
+    // NaN and infinity stay what they are.
+    std::vector<float> bad(128, 1e9F);
+    bad[5] = NAN;
+    bad[70] = INFINITY;
+    for (const TileSize size : {TileSize::small, TileSize::large}) {
+        const HalfInputs out = halved(f, bad, 1, 128, size);
+        const std::vector<uint16_t> half = f.get(out.half, 128);
+        CHECK(std::isnan(f16_to_float(half[3])));        // column 5 of its 16
+        CHECK(std::isinf(f16_to_float(half[64 + 10])));  // column 6
+    }
+}
+
+TEST_CASE("gpu tile: products of every format, of 1 to 130 rows, are near those of floats") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    for (const Format format : packed_formats()) {
+        Random random(32);
+        TwoMatrices matrices(f, format, random);
+        const bool is_long = format == Format::iq4_xs || format == Format::q4_k || format == Format::nvfp4;
+        const std::vector<int64_t> counts =
+            is_long ? std::vector<int64_t>{1, 16, 63, 64, 65, 127, 128, 130} : std::vector<int64_t>{1, 19};
+        const std::vector<float> x = random.normal(counts.back() * matrices.cols);
+        for (const TileSize size : tile_sizes()) {
+            std::vector<float> all;
+            for (auto n = counts.rbegin(); n != counts.rend(); ++n) {
+                INFO(traits(format).name << ", " << name_of(size) << ", " << *n << " rows");
+                const std::vector<float> rows = rows_of(x, 0, *n, matrices.cols);
+                const std::vector<float> y = matrices.on_device(rows, *n, size);
+                if (all.empty()) all = y;
+                CHECK(distance(matrices.on_host(rows, *n), y) < 1e-3);
+                CHECK(same_bits(y, rows_of(all, 0, *n, TwoMatrices::k_width)));
+            }
+            // The last row alone.
+            const int64_t last = counts.back() - 1;
+            CHECK(same_bits(matrices.on_device(rows_of(x, last, 1, matrices.cols), 1, size),
+                            rows_of(all, last, 1, TwoMatrices::k_width)));
+        }
+    }
+}
+
+TEST_CASE("gpu tile: rows of up to a million and down to a millionth, and their neighbours' bits") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    for (const Format format : {Format::iq4_xs, Format::q4_k, Format::nvfp4}) {
+        Random random(33);
+        const int64_t cols = 512 + (traits(format).block_elems < 256 ? traits(format).block_elems : 0);
+        const LargeMatrix weight(format, 48, cols, random);
+        const Matrix on_device = f.put_packed(weight.matrix);
+        // Rows of every kind, then those of a millionth, of both, and one whose largest and smallest parts are far apart.
+        std::vector<float> x = large_rows(k_kinds_of_rows, cols, 0, random);
+        for (const std::pair<float, float>& sizes :
+             {std::pair(1e-6F, 1e-6F), {1e6F, 1e-6F}, {1e-6F, 1e6F}, {1e15F, 1e-12F}}) {
+            std::vector<float> row = random.normal(cols);
+            for (size_t c = 0; c < row.size(); ++c) row[c] *= c % 256 < 128 ? sizes.first : sizes.second;
+            x.insert(x.end(), row.begin(), row.end());
+        }
+        const int64_t n = std::ssize(x) / cols;
+        for (const TileSize size : tile_sizes()) {
+            const auto products = [&](int64_t first, int64_t count) {
+                const HalfInputs input = halved(f, rows_of(x, first, count, cols), count, cols, size);
+                float* y = f.put(std::vector<float>(static_cast<size_t>(count * 48)));
+                cuda::fast::Products one = {};
+                one.format = format;
+                one.cols = cols;
+                one.row_bytes = on_device.row_bytes;
+                one.count = 1;
+                one.weight[0] = reinterpret_cast<const uint8_t*>(on_device.data);
+                one.rows[0] = one.y_stride[0] = 48;
+                one.scale[0] = 1.0F;
+                one.y[0] = y;
+                cuda::fast::linear_tile(nullptr, one, input, count, size);
+                f.device->synchronize(*f.stream);
+                return f.get(y, static_cast<size_t>(count * 48));
+            };
+            INFO(traits(format).name << ", " << name_of(size));
+            const std::vector<float> all = products(0, n);
+            CHECK(weight.products(x).worst(all) < 1e-3);
+            for (int64_t i = 0; i < n; ++i) CHECK(same_bits(products(i, 1), rows_of(all, i, 1, 48)));
+        }
+    }
+}
+
+TEST_CASE(
+    "gpu tile: slots of experts, of which some have none, some are not here and one has several tiles") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    struct Case {
+        Format gate, down;
+        int64_t ff, hidden;
+    };
+    // One and two scales, minima, rows that are no whole tile and no whole factor, columns that are no whole stage.
+    for (const Case& c :
+         {Case{Format::iq4_xs, Format::iq4_xs, 256, 512}, Case{Format::q4_k, Format::nvfp4, 192, 256},
+          Case{Format::q8_0, Format::q8_0, 96, 288}, Case{Format::iq2_s, Format::q6_k, 256, 256}}) {
+        const Layer layer(f, c.gate, c.gate, c.down, c.ff, c.hidden);
+        std::vector<ExpertPlace> table = backend::places_of(layer.on_device);
+        table[1].gate = nullptr;
+        table[1].up = table[1].down = reinterpret_cast<const std::byte*>(uintptr_t{16});
+        for (const TileSize size : tile_sizes()) {
+            std::vector<float> first;  // the slots of one row
+            for (const int64_t n : {1, 30, 140}) {
+                if (n == 140 && c.gate != Format::iq4_xs) continue;
+                INFO(traits(c.gate).name << ", " << traits(c.down).name << ", " << name_of(size) << ", " << n
+                                         << " rows");
+                Random random(34);
+                const std::vector<float> x = random.normal(n * c.hidden, 0.1F);
+                const std::vector<int32_t> ids = Layer::ids(n);
+                const std::vector<float> y = slots_of(layer, table, x, ids, size);
+                // Three products, each as near as a single one.
+                CHECK(distance(reference_slots(layer, table, x, ids), y) < 3e-3);
+                for (size_t slot = 0; slot < ids.size(); ++slot)
+                    if (ids[slot] == 1) CHECK(y[slot * static_cast<size_t>(c.hidden)] == -1.0F);
+                if (first.empty()) first = y;
+                CHECK(same_bits(first, rows_of(y, 0, Layer::k_used, c.hidden)));
+            }
+        }
+    }
+}
+
+TEST_CASE("gpu tile: activated slots of up to a million and down to a millionth") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    for (const Format format : {Format::iq4_xs, Format::q4_k}) {
+        const Layer layer(f, format, format, format, 256, 256);
+        const std::vector<ExpertPlace> table = backend::places_of(layer.on_device);
+        for (const TileSize size : tile_sizes()) {
+            // Each product is about as large as the input times 16, an activated slot as the square of that.
+
+            std::vector<float> x;
+            for (const float each : {0.1F, 60.0F, 1e-4F, 0.1F}) {
+                Random random(35);
+                const std::vector<float> row = random.normal(256, each);
+                x.insert(x.end(), row.begin(), row.end());
+            }
+            const std::vector<int32_t> ids = Layer::ids(4);
+            const std::vector<float> y = slots_of(layer, table, x, ids, size);
+            const std::vector<float> expected = reference_slots(layer, table, x, ids);
+            for (int64_t i = 0; i < 4; ++i) {
+                INFO(traits(format).name << ", " << name_of(size) << ", row " << i);
+                const std::vector<float> alone =
+                    slots_of(layer, table, rows_of(x, i, 1, 256),
+                             {ids.begin() + 3 * i, ids.begin() + 3 * i + 3}, size);
+                const std::vector<float> own = rows_of(y, 3 * i, 3, 256);
+                CHECK(same_bits(alone, own));
+                CHECK(distance(rows_of(expected, 3 * i, 3, 256), own) < 1e-3);
+            }
+        }
+    }
+}
+
+}  // namespace minim::test
