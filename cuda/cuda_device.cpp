@@ -184,6 +184,7 @@ uint64_t CudaDevice::step_bytes(const backend::StepLimits& limits) const {
     Stream stream(index_, log_);
     stream.limits = limits;
     stream.n_processors = runtime::processor_count(index_);
+    stream.tile_size = fast::tile_size(runtime::block_shared_bytes(index_));
     Taker taker(nullptr);
     take_work(stream, taker);
     return taker.bytes();
@@ -199,6 +200,7 @@ std::unique_ptr<Scratch> CudaDevice::reserve(const backend::StepLimits& limits) 
     batch.frequency.reserve(limits.head_dim);
     stream->records.reserve();
     stream->n_processors = runtime::processor_count(index_);
+    stream->tile_size = fast::tile_size(runtime::block_shared_bytes(index_));
     stream->memory = allocate(bytes, "work space", MemoryUse::work);
     Taker taker(stream->memory->data());
     take_work(*stream, taker);

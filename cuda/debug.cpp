@@ -68,9 +68,12 @@ LaunchPaths parse_launch_paths(std::string_view words) {
             paths.chosen_places = true;
         } else if (word == "dense-prompts") {
             paths.dense_prompts = true;
+        } else if (word == "tiles") {
+            paths.tiles = true;
         } else if (!word.empty()) {
             fail(Status::invalid,
-                 "MINIM_CUDA_PATHS: '{}' is not one of two-tables, chosen-places, dense-prompts", word);
+                 "MINIM_CUDA_PATHS: '{}' is not one of two-tables, chosen-places, dense-prompts, tiles",
+                 word);
         }
     }
     return paths;

@@ -33,6 +33,8 @@ struct LaunchPaths {
         false;  // chosen-places: the router copies the addresses of the experts that it chooses
     bool dense_prompts =
         false;  // dense-prompts: cuBLASLt multiplies the packed matrices of prompts, unpacked to F16
+    bool tiles =
+        false;  // tiles: many rows of packed weights are multiplied as F16, decoded in registers (fast/linear_tile.h)
 };
 
 // Parses words separated by commas; the text may be empty. Throws invalid for an unknown word.

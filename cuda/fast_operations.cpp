@@ -186,6 +186,12 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
     taker.take(work.quantized_slots, n_slots * (limits.slot_ff() / 32 + 1));
     taker.take(work.halved, limits.n_rows * (longest / 128));
     taker.take(work.halved_slots, n_slots * (limits.slot_ff() / 128));
+    if (paths_.tiles) {
+        taker.take(work.tile_input.half, limits.n_rows * longest);
+        taker.take(work.tile_input.factor, limits.n_rows * fast::n_factors(longest, s.tile_size));
+        taker.take(work.tile_slots.half, n_slots * limits.slot_ff());
+        taker.take(work.tile_slots.factor, n_slots * fast::n_factors(limits.slot_ff(), s.tile_size));
+    }
     taker.take(work.tiles.slot, n_slots);
     taker.take(work.tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
     taker.take(work.tiles.count, 1);

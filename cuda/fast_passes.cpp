@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "cuda/debug.h"
 #include "cuda/fast_step.h"
 #include "panel/panel.h"
@@ -48,14 +46,9 @@ Choice* choice_of(Operation& operation, int64_t n) {
 // Returns the rows that the operation needs in blocks.
 QuantizedRows input_of(const cuda::Stream& s, const Operation& operation) {
     if (const auto* linear = std::get_if<LinearCall>(&operation.call)) {
-        const auto needs_blocks = [&](const backend::LinearTask& task) {
-            return task.weight->packed && !is_unpacked(s, task, linear->n);
-        };
-        if (std::ranges::any_of(linear->tasks, needs_blocks))
-            return {linear->h, linear->n, linear->tasks[0].weight->cols};
+        if (reads_blocks(s, *linear)) return {linear->h, linear->n, linear->tasks[0].weight->cols};
     } else if (const auto* experts = std::get_if<ExpertsCall>(&operation.call)) {
-        if (experts->weights.gate_is_packed || experts->weights.up_is_packed)
-            return {experts->h, experts->n, experts->weights.gate.cols};
+        if (reads_blocks(s, *experts)) return {experts->h, experts->n, experts->weights.gate.cols};
     }
     return {};
 }

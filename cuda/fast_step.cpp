@@ -70,10 +70,11 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
                       task.add);
 }
 
-// The formats to which the rows of h have been converted, kept from task to task of one operation.
+// The forms to which the rows of h have been converted, kept from task to task of one operation.
 struct OtherRows {
     Format narrowed = Format::count_;
     Format halved = Format::count_;
+    bool are_in_tiles = false;  // FastWork::tile_input
 };
 
 // Returns the view of a packed matrix as F16 in the stream's work space.
@@ -131,6 +132,11 @@ bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
     for (int i = 0; i < products.count; ++i) n_tiles += (products.rows[i] + k_tile_rows - 1) / k_tile_rows;
     if (2 * n_tiles <= s.n_processors) return n > k_max_few_rows;
     return n > k_max_reread_rows || weight_bytes(products) > k_max_reread_bytes;
+}
+
+// Returns whether the tile kernel replaces the kernels that multiply many rows of packed weights.
+bool has_tile_kernel(const cuda::Stream& s) {
+    return s.fast_work.tile_input.half != nullptr;
 }
 
 // Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
@@ -195,6 +201,16 @@ Products products_of(const Alike& alike, bool by_tables) {
     return products;
 }
 
+// Multiplies packed weights, the rows of whole panels. input: null if no kernel of the operation reads it.
+void multiply_packed(cuda::Stream& s, const Products& products, const float* h, const Q8Block* input,
+                     int64_t n, OtherRows& rows) {
+    const bool is_many = takes_many(s, products, n);
+    if (!is_many || !has_tile_kernel(s)) return linear(s.stream, products, input, n, is_many);
+    if (!std::exchange(rows.are_in_tiles, true))
+        halve_rows(s.stream, h, n, products.cols, s.tile_size, s.fast_work.tile_input);
+    linear_tile(s.stream, products, s.fast_work.tile_input, n, s.tile_size);
+}
+
 void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
@@ -214,8 +230,10 @@ struct SlotInput {
     int64_t n;
     const Q8Block* quantized;  // for packed weights
     HalfBlock* halves;         // room for weights that have tiles of halves
+    HalfInputs tiled;          // room for the tile kernel
     int64_t slots_a_row;
     Format halved = Format::count_;  // the format in `halves`; count_: none yet
+    bool is_tiled = false;           // x is in `tiled`
 };
 
 // Returns whether slots in tiles are multiplied as halves.
@@ -226,6 +244,17 @@ bool multiplies_halves(const Experts& experts, const Slots& slots) {
 const HalfBlock* halves_for(cuda::Stream& s, const Experts& experts, SlotInput& input) {
     halve_for(s, experts.format, input.x, input.n * experts.cols / 128, input.halves, input.halved);
     return input.halves;
+}
+
+// Returns whether the tile kernel multiplies slots of packed experts.
+bool takes_tile_kernel(const cuda::Stream& s, const Slots& slots) {
+    return slots.tiles != nullptr && has_tile_kernel(s);
+}
+
+const HalfInputs& tiled_for(cuda::Stream& s, int64_t cols, SlotInput& input) {
+    if (!std::exchange(input.is_tiled, true))
+        halve_rows(s.stream, input.x, input.n, cols, s.tile_size, input.tiled);
+    return input.tiled;
 }
 
 // sums: not null only if the slots are summed at once.
@@ -244,8 +273,12 @@ void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, Slo
                      experts.rows);
         return;
     }
-    if (experts.rows >= k_panel_rows)
+    if (experts.rows >= k_panel_rows && takes_tile_kernel(s, slots)) {
+        project_tile(s.stream, experts, tiled_for(s, experts.cols, input), input.slots_a_row, *slots.tiles, y,
+                     s.tile_size);
+    } else if (experts.rows >= k_panel_rows) {
         project(s.stream, experts, input.quantized, input.slots_a_row, slots, y, sums);
+    }
     const Experts rest = rest_of(experts);
     if (rest.rows > 0)
         exact::slots(s.stream, rest, input.x, input.slots_a_row, slots.ids, slots.n_slots,
@@ -259,7 +292,7 @@ bool adds_at_once(const ExpertViews& weights, const Slots& slots) {
     return slots.tiles == nullptr && is_taken;
 }
 
-// Returns whether gate, up, activation and quantisation are one kernel.
+// Returns whether gate, up, activation and the conversion for down are one kernel.
 bool are_fused(const ExpertViews& weights) {
     return weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed &&
            weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
@@ -273,10 +306,15 @@ bool are_fused(const ExpertViews& weights) {
 void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* input, const Slots& slots) {
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
+    SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
+    if (are_fused(call.weights) && takes_tile_kernel(s, slots)) {
+        activate_tile(s.stream, gate, up, tiled_for(s, gate.cols, rows), call.n_used, *slots.tiles,
+                      s.fast_work.tile_slots, s.tile_size);
+        return;
+    }
     if (are_fused(call.weights))
         return activate(s.stream, gate, up, input, call.n_used, slots, s.fast_work.quantized_slots);
     float* activated = s.work.activated;
-    SlotInput rows = {call.h, call.n, input, s.fast_work.halved, call.n_used};
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
         activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), call.n_used, *slots.tiles,
                            activated);
@@ -287,7 +325,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
         multiply_slots(s, up, call.weights.up_is_packed, rows, slots, s.work.output);
         exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows, gate.activation);
     }
-    if (call.weights.down_is_packed)
+    if (call.weights.down_is_packed && !takes_tile_kernel(s, slots))
         quantize(s.stream, activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
 }
 
@@ -298,7 +336,10 @@ Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
     if (!sorts_slots(s, weights, call.n))
         return {call.ids, n_slots, nullptr, s.paths.two_tables, call.chosen};
     tiles = s.fast_work.tiles;
-    tiles.most = most_expert_tiles(n_slots, weights.n_expert);
+    // The kernels for F16, BF16 and FP8 take tiles of k_tile_inputs.
+    const bool all_are_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
+    if (all_are_packed && has_tile_kernel(s)) tiles.size = tile_inputs(s.tile_size);
+    tiles.most = most_expert_tiles(n_slots, weights.n_expert, tiles.size);
     group_slots(s.stream, call.ids, n_slots, weights.gate.places, weights.n_expert, tiles);
     return {call.ids, n_slots, &tiles};
 }
@@ -332,7 +373,7 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
                 if (norm.x != nullptr) {
                     linear_norm(s.stream, products, std::exchange(norm, {}));
                 } else {
-                    linear(s.stream, products, operation.input, n, takes_many(s, products, n));
+                    multiply_packed(s, products, h, operation.input, n, other_rows);
                 }
             }
             multiply_rest(s, task, h, n);
@@ -378,8 +419,9 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
     const Slots slots = slots_of(s, call, tiles);
     if (operation.quantizes) quantize(s.stream, call.h, call.n, call.weights.gate.cols, s.fast_work.input);
     activate_slots(s, call, operation.input, slots);
-    SlotInput activated = {s.work.activated, slots.n_slots, s.fast_work.quantized_slots,
-                           s.fast_work.halved_slots, 1};
+    SlotInput activated = {s.work.activated,         slots.n_slots,          s.fast_work.quantized_slots,
+                           s.fast_work.halved_slots, s.fast_work.tile_slots, 1};
+    activated.is_tiled = are_fused(call.weights) && takes_tile_kernel(s, slots);
     if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);
     if (adds_at_once(call.weights, slots)) {
         const SlotSums sums = {call.gates, call.n_used, call.out, call.adds, s.fast_work.arrived};
@@ -400,6 +442,23 @@ bool is_unpacked(const cuda::Stream& s, const LinearTask& task, int64_t n) {
     const Matrix view = unpacked_view(s, weight);
     const LinearTask dense = {&view, task.y, task.add};
     return s.fast_work.dense->takes(dense, n) && s.fast_work.dense->has_way(dense, n);
+}
+
+bool reads_blocks(const cuda::Stream& s, const LinearCall& call) {
+    uint64_t done = 0;
+    for (size_t i = 0; i < call.tasks.size(); ++i)
+        done |= uint64_t{is_unpacked(s, call.tasks[i], call.n)} << i;
+    for (size_t i = 0; i < call.tasks.size(); ++i) {
+        if ((done >> i & 1U) != 0 || !call.tasks[i].weight->packed) continue;
+        const Products products = products_of(take_alike(call.tasks, i, done), s.paths.two_tables);
+        if (!has_tile_kernel(s) || !takes_many(s, products, call.n)) return true;
+    }
+    return false;
+}
+
+bool reads_blocks(const cuda::Stream& s, const ExpertsCall& call) {
+    if (!call.weights.gate_is_packed && !call.weights.up_is_packed) return false;
+    return !has_tile_kernel(s) || !sorts_slots(s, call.weights, call.n);
 }
 
 int64_t n_unpacked_weights(const backend::StepLimits& limits) {

@@ -19,6 +19,10 @@ int64_t n_unpacked_weights(const backend::StepLimits& limits);
 // Returns whether the vendor's library multiplies the packed matrix, unpacked in FastWork::unpacked.
 bool is_unpacked(const cuda::Stream& stream, const backend::LinearTask& task, int64_t n);
 
+// Return whether a kernel of the operation reads its rows in 8-bit blocks.
+bool reads_blocks(const cuda::Stream& stream, const LinearCall& call);
+bool reads_blocks(const cuda::Stream& stream, const ExpertsCall& call);
+
 // Requires that the stream has the batch.
 AttendCall attend_call(const cuda::Stream& stream, const Cache& cache, const backend::AttendArgs& args);
 // The same for rows that attend to chosen blocks, in FastWork::chosen_pages.

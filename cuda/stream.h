@@ -69,6 +69,8 @@ struct FastWork {
     fast::HalfBlock* halved;         // [n_rows, the longest row of an input / 128]
     fast::HalfBlock* halved_slots;   // [n_slots, expert_ff / 128]
     fast::ExpertTiles tiles;         // of n_slots
+    fast::HalfInputs tile_input;     // of n_rows, the longest row of an input; null: the path is off
+    fast::HalfInputs tile_slots;     // of n_slots, expert_ff; null: the path is off
     float* router_partial;           // route_partial_floats(n_rows)
     int32_t* arrived;                // counters of the blocks of threads that have arrived: 0 between kernels
     uint16_t* query;  // [n_rows, n_head * head_dim], F16; null: attention has no fast kernels for these heads
@@ -99,6 +101,7 @@ struct Stream : backend::Scratch {
     runtime::Stream stream = nullptr;
     backend::StepLimits limits;
     int32_t n_processors = 0;
+    fast::TileSize tile_size = fast::TileSize::small;
     bool fixed = false;  // the same kernels and parts of the context for every batch
     LaunchPaths paths = {};
     std::unique_ptr<backend::Memory> memory;  // owns what the pointers of the next two point to

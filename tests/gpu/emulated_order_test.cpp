@@ -3,10 +3,13 @@
 // missing barrier, wait or atomic operation.
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "gpu/attend_support.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
+#include "gpu/launch_paths.h"
+#include "gpu/recorder.h"
 #include "gpu/text_on_device.h"
 #include "runtime/top_k_space.h"
 #include "support/catch.h"
@@ -33,6 +36,15 @@ constexpr Way k_ways[] = {
     {"blocks at random", {.seed = 1}},
     {"early starts", {.starts_early = true}},
     {"all", {.backwards = true, .copies_at_once = true, .starts_early = true, .seed = 2}},
+};
+
+// Sets the shared memory of a block in its scope.
+struct SetSharedBytes {
+    explicit SetSharedBytes(int64_t bytes) : before(std::exchange(block_shared_bytes(), bytes)) {}
+    SetSharedBytes(const SetSharedBytes&) = delete;
+    SetSharedBytes& operator=(const SetSharedBytes&) = delete;
+    ~SetSharedBytes() { block_shared_bytes() = before; }
+    int64_t before;
 };
 
 // The settings that make a difference to rings of stages.
@@ -263,6 +275,19 @@ TEST_CASE("emulated threads: in all ways a rank's share of a layer has the same 
             INFO(traits(format).name << ", " << n << " rows");
             check_all_ways([&] { return some_of_rank(format, n); });
         }
+    }
+}
+
+TEST_CASE("emulated threads: in all ways the tile kernel gives the same bits, in both sizes") {
+    const SetLaunchPaths set("tiles");
+    struct Case {
+        int64_t kilobytes;
+        Format format;
+    };
+    for (const Case& c : {Case{227, Format::iq2_s}, Case{99, Format::q8_0}}) {
+        const SetSharedBytes shared(c.kilobytes << 10);
+        INFO(traits(c.format).name << ", " << c.kilobytes << " KB");
+        check_all_ways([&] { return some_operations({512, 256, 9, 3}, c.format, 33); });
     }
 }
 

@@ -11,6 +11,8 @@
 #include "cuda/views.h"
 #include "format/blocks.h"
 #include "gpu/fixture.h"
+#include "gpu/launch_paths.h"
+#include "gpu/models.h"
 #include "gpu/support.h"
 #include "panel/panel.h"
 #include "support/catch.h"
@@ -424,6 +426,107 @@ TEST_CASE("gpu tile: activated slots of up to a million and down to a millionth"
             }
         }
     }
+}
+
+TEST_CASE("gpu tile: with the path, operations on many rows of packed weights are near those of floats") {
+    if (!has_devices(1)) return;
+    const SetLaunchPaths set("tiles");
+    Fixture f(Arithmetic::fast);
+    f.stream = f.device->reserve({.n_rows = 66,
+                                  .n_context = 64,
+                                  .hidden = 1024,
+                                  .n_head = 2,
+                                  .n_head_kv = 1,
+                                  .head_dim = 128,
+                                  .n_expert = 9,
+                                  .n_expert_used = 3,
+                                  .expert_ff = 512});
+    Random random(36);
+    // Rows of three formats in one operation, one of them not packed; rows beyond the last panel; few rows as by default.
+    const TestMatrix first(Format::iq4_xs, 112, 512, random);
+    const TestMatrix second(Format::iq4_xs, 37, 512, random);
+    const TestMatrix third(Format::q4_k, 48, 512, random);
+    const TestMatrix floats(Format::bf16, 40, 512, random);
+    const TestMatrix* matrices[] = {&first, &second, &third, &floats};
+    for (const int64_t n : {3, 33, 66}) {
+        INFO(n << " rows");
+        const std::vector<float> h = random.normal(n * 512);
+        std::vector<Matrix> on_device;
+        std::vector<std::vector<float>> y;
+        std::vector<float*> device_y;
+        for (const TestMatrix* matrix : matrices) {
+            on_device.push_back(f.put_packed(*matrix));
+            y.emplace_back(static_cast<size_t>(n * matrix->view.rows));
+            device_y.push_back(f.put(y.back()));
+        }
+        std::vector<LinearTask> tasks;
+        std::vector<LinearTask> expected;
+        for (size_t i = 0; i < 4; ++i) {
+            tasks.push_back({&on_device[i], device_y[i], false});
+            expected.push_back({&matrices[i]->view, y[i].data(), false});
+        }
+        f.reference->linear(*f.none, h.data(), n, expected);
+        f.device->linear(*f.stream, f.put(h), n, tasks);
+        for (size_t i = 0; i < 4; ++i)
+            CHECK(distance(y[i], f.get(device_y[i], y[i].size())) < (n == 3 ? 1.5e-2 : i == 3 ? 4e-3 : 1e-3));
+    }
+    struct Case {
+        Format gate, up, down;
+        int64_t ff, hidden;
+        double near;
+    };
+    // Gate and up in one launch or in two; rows beyond the last panel; floats in between, whose tiles are smaller.
+    for (const Case& c : {Case{Format::iq4_xs, Format::iq4_xs, Format::q4_k, 256, 256, 1e-3},
+                          Case{Format::iq2_s, Format::iq3_s, Format::q8_0, 96, 256, 1e-3},
+                          Case{Format::q8_0, Format::q8_0, Format::q8_0, 64, 72 + 24, 1e-3},
+                          Case{Format::q4_0, Format::q4_0, Format::bf16, 128, 256, 5e-3},
+                          Case{Format::bf16, Format::bf16, Format::q8_0, 128, 256, 5e-3}}) {
+        const Layer layer(f, c.gate, c.up, c.down, c.ff, c.hidden);
+        for (const int64_t n : {0, 5, 66}) {
+            INFO(traits(c.gate).name << ", " << traits(c.up).name << ", " << traits(c.down).name << ", " << n
+                                     << " rows");
+            const std::vector<float> h = random.normal(n * c.hidden, 0.05F);
+            std::vector<float> y = random.normal(n * c.hidden, 0.01F);
+            float* device_y = f.put(y);
+            f.device->experts(*f.stream, f.put(h), n, f.put(Layer::ids(n)), f.put(Layer::gates(n)),
+                              Layer::k_used, layer.on_device, device_y, true);
+            f.reference->experts(*f.none, h.data(), n, Layer::ids(n).data(), Layer::gates(n).data(),
+                                 Layer::k_used, layer.on_host, y.data(), true);
+            CHECK(distance(y, f.get(device_y, y.size())) < (n == 5 ? 2.5e-2 : c.near));
+        }
+    }
+}
+
+TEST_CASE(
+    "gpu tile: with the path, a text's logits do not depend on its pieces in deterministic arithmetic") {
+    if (!has_devices(1)) return;
+    const SetLaunchPaths set("tiles");
+    for (const std::string& path : {k_models[0], k_models[1]}) {
+        INFO(path);
+        const auto model = open_on(path, {0}, Arithmetic::deterministic);
+        const std::vector<float> whole = logits(model, Format::f16, 6, 6);
+        CHECK(same_bits(logits(model, Format::f16, 6, 4), whole));
+        CHECK(same_bits(logits(model, Format::f16, 6, 1), whole));
+        // The tile kernel rounds less than 8-bit inputs do.
+        const std::vector<float> exact = logits(open_on(path, {0}, Arithmetic::exact), Format::f16, 6, 6);
+        CHECK(distance(exact, whole) < 1e-2);
+    }
+}
+
+TEST_CASE("gpu tile: the path's work space is counted, and is there only with the path") {
+    if (!has_devices(1)) return;
+    const auto bytes_with = [](const char* paths) {
+        const SetLaunchPaths set(paths);
+        const auto device = cuda::make_cuda_backend(0, Arithmetic::fast);
+        const auto stream = device->reserve(k_limits);
+        CHECK(device->memory().used(backend::MemoryUse::work) == device->step_bytes(k_limits));
+        return device->step_bytes(k_limits);
+    };
+    // Rows of 12 x 128 columns and slots of 512, two bytes each, and at most a factor for 64 columns; aligned.
+    const auto halves = static_cast<uint64_t>(2 * 40 * 1536 + 2 * 120 * 512);
+    const uint64_t more = bytes_with("tiles") - bytes_with("");
+    CHECK(more > halves);
+    CHECK(more <= halves + halves / 32 + 4 * 256);
 }
 
 }  // namespace minim::test
