@@ -6,7 +6,8 @@
     check_sass.py --table build/release/cuda/fast_*.o   prints the table for cuda/README.md
 
 The files are objects or cubins. A loop is a range of instructions that ends with a branch to its beginning and multiplies codes (IDP); a kernel
-has one for each unit of a block, and the table has their mean. ALU: instructions of the pipe that computes logic, shifts, byte permutations,
+has one for each unit of a block, and the table has their mean. The tile kernel has one loop that multiplies halves (HMMA) and branches to the
+decoder of a unit: the table has its longest way, that of all inputs of a tile. ALU: instructions of the pipe that computes logic, shifts, byte permutations,
 additions and comparisons of integers; a multiprocessor starts two of them in a cycle, and four of all. cuobjdump and nvdisasm (both of the
 toolkit, or of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm) and c++filt are looked for in PATH; without them the program says that
 it was skipped, and exits with 77.
@@ -24,8 +25,9 @@ BEGIN = "<!-- loops of sm_90, by tools/check_sass.py -->"
 END = "<!-- end of loops -->"
 RISE = 1.05
 
-# What the kernels of one input row are called in the table.
+# What the kernels of one input row are called in the table, and the sizes of the tile kernel.
 KERNELS = {"ActivateFewKernel": "gate, up", "ProjectFewKernel": "down", "LinearNormKernel": "dense"}
+TILES = {"SmallTile": "64 inputs", "LargeTile": "128 inputs"}
 ALU = {"LOP3", "PLOP3", "SHF", "SHL", "SHR", "PRMT", "IADD3", "IADD", "VIADD", "VIADDMNMX", "VIMNMX", "LEA", "ISETP", "SEL",
        "IMNMX", "IABS", "BMSK", "SGXT", "BREV", "FSETP", "FSEL", "FMNMX", "P2R", "R2P", "I2FP", "F2FP", "MOV"}
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
@@ -36,7 +38,7 @@ def run(*command):
 
 
 def functions(text):
-    """Yields (mangled name, [(address, opcode, operands)]) of the output of cuobjdump -sass."""
+    """Yields (mangled name, [(address, opcode, operands, is conditional)]) of the output of cuobjdump -sass."""
     name, body = None, []
     for line in text.splitlines():
         if "Function : " in line:
@@ -46,15 +48,31 @@ def functions(text):
             continue
         match = INSTRUCTION.match(line)
         if match:
-            body.append((int(match[1], 16), match[3], match[4]))
+            body.append((int(match[1], 16), match[3], match[4], match[2] is not None))
     if name:
         yield name, body
 
 
-def loops(body):
-    """Returns [(instructions, ALU)] of the innermost loops that multiply codes."""
+def longest_way(inside):
+    """Returns (instructions, ALU) of the longest way through a loop that has no loop in it."""
+    last = inside[-1][0]
+    ways = {last: (1, 0)}
+    following = last
+    for address, opcode, operands, is_conditional in reversed(inside[:-1]):
+        candidates = [ways[following]]
+        target = re.search(r"0x([0-9a-f]+)\s*$", operands.strip())
+        if opcode == "BRA" and target and address < int(target[1], 16) <= last:
+            candidates = candidates * is_conditional + [ways[int(target[1], 16)]]
+        longest = max(candidates)
+        ways[address] = (longest[0] + 1, longest[1] + (opcode.split(".")[0] in ALU))
+        following = address
+    return ways[inside[0][0]]
+
+
+def loops(body, product):
+    """Returns [(instructions, ALU)] of the innermost loops with a product, IDP or HMMA."""
     ranges = []
-    for address, opcode, operands in body:
+    for address, opcode, operands, _ in body:
         if opcode.split(".")[0] != "BRA":
             continue
         target = re.search(r"0x([0-9a-f]+)\s*$", operands.strip())
@@ -64,23 +82,28 @@ def loops(body):
     for first, last in ranges:
         if any(first <= a and b <= last and (a, b) != (first, last) for a, b in ranges):
             continue
-        inside = [opcode.split(".")[0] for address, opcode, _ in body if first <= address <= last]
-        if "IDP" in inside:
-            counts.append((len(inside), sum(opcode in ALU for opcode in inside)))
+        inside = [instruction for instruction in body if first <= instruction[0] <= last]
+        opcodes = [opcode.split(".")[0] for _, opcode, _, _ in inside]
+        if product in opcodes and product == "HMMA":
+            counts.append(longest_way(inside))
+        elif product in opcodes:
+            counts.append((len(opcodes), sum(opcode in ALU for opcode in opcodes)))
     return counts
 
 
 def kernel_of(demangled):
     """Returns (kernel, panel) of "void minim::cuda::fast::run<...ActivateFewKernel<...> >(...)", or None."""
     match = re.search(r"run<minim::cuda::fast::(\w+)<(.*)> ?>\(", demangled)
-    if not match or match[1] not in KERNELS:
+    if not match or match[1] not in (*KERNELS, "LinearTileKernel"):
         return None
     panel = re.sub(r"minim::(cuda::fast|panel)::", "", match[2]).replace("minim::", "")
     by_tables = panel.startswith("ByTables<")
     panel = panel.removeprefix("ByTables<")
+    tile = re.search(r", (SmallTile|LargeTile)$", panel)
+    panel = panel.removesuffix(tile[0]) if tile else panel
     group = re.search(r"\(Format\)\d+, (\d+)", panel)  # columns with one scale
     name = panel.split("<")[0].strip(" >").removesuffix("Panel") + (f" {group[1]}" if group else "")
-    return KERNELS[match[1]], name + (", tables" if by_tables else "")
+    return TILES[tile[1]] if tile else KERNELS[match[1]], name + (", tables" if by_tables else "")
 
 
 def measure(files, architecture):
@@ -95,7 +118,7 @@ def measure(files, architecture):
         names = run("c++filt", *[name for name, _ in code]).splitlines() if code else []
         for (mangled, body), demangled in zip(code, names, strict=True):
             key = kernel_of(demangled)
-            counts = loops(body) if key else []
+            counts = loops(body, "HMMA" if key[0] in TILES.values() else "IDP") if key else []
             if not counts:
                 continue
             mean = [round(sum(column) / len(counts)) for column in zip(*counts, strict=True)]
