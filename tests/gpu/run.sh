@@ -14,7 +14,7 @@
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
 #   probe     what memory, multiprocessors, borders between kernels and the bus reach, beside what the kernels count on
 #   rows      a step operation by operation, of 1, 8, 64 and 256 sequences; the paths of MINIM_CUDA_PATHS beside the default
-#   prompt    the same of a prompt's step of 2,048 rows, and Nsight Compute on it
+#   prompt    the same of a prompt's step of 2,048 rows; tests of the tile kernel; Nsight Compute on a step without and with it
 #   profile   Nsight Compute on a decode step and a prompt
 #   offload   experts on the CPU, some and all; on both at once, with a cache of the used ones
 #
@@ -226,12 +226,31 @@ if wants prompt; then
         by_operation "$format, 4 layers, 2,048 rows" 25 --layers 4 --vocab 3200 --experts-format "$format" --parallel 2048
     done
     paths_apart "IQ4_XS, 8 layers" 15 dense-prompts --layers 8 --vocab 3200 --experts-format IQ4_XS -p 2048 -u 2048 -n 0 -r 1
+    # The tile kernel beside the kernels of 8-bit inputs: its tests, the model's shapes, experts by operation, whole prompts.
+    step "tile kernel: tests" 60 "$gpu_test" 'gpu tile*'
+    MINIM_CUDA_PATHS=tiles step "tile kernel: products of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" linear
+    found '^FAIL| cases, ' 20
+    MINIM_CUDA_PATHS=tiles step "tile kernel: experts of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" experts
+    found '^FAIL| cases, ' 20
+    for format in IQ4_XS IQ2_S; do
+        MINIM_CUDA_PATHS=tiles by_operation "$format, 4 layers, 2,048 rows, tiles" 25 --layers 4 --vocab 3200 --experts-format "$format" --parallel 2048
+    done
+    for format in IQ4_XS Q4_K; do
+        paths_apart "$format, 8 layers" 15 tiles --layers 8 --vocab 3200 --experts-format "$format" -p 2048 -u 2048 -n 0 -r 1
+    done
+    for paths in '' tiles; do
+        MINIM_CUDA_PATHS=$paths speed "IQ4_XS, 8 layers, 8,192, ${paths:-default}" 25 --layers 8 --vocab 3200 --experts-format IQ4_XS -p 8192 -u 8192 -n 0 -r 1
+        MINIM_CUDA_PATHS=$paths speed "IQ4_XS, 16 layers, several texts, ${paths:-default}" 25 --layers 16 --vocab 3200 --experts-format IQ4_XS \
+            -p 0 -n 8 -r 1 --parallel 64,256
+    done
     metrics=gpu__time_duration.sum,smsp__cycles_active.avg.per_second,sm__inst_issued.avg.pct_of_peak_sustained_active
     metrics+=,sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,dram__bytes.sum
-    step "ncu, a prompt's step of IQ4_XS" 60 env MINIM_CUDA_DEBUG=no-record ncu --clock-control none --kernel-name-base demangled \
-        --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots' --launch-skip 24 --launch-count 20 \
-        --metrics "$metrics" --csv --page raw --log-file "$out/prompt-step.csv" \
-        "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 2048 -u 2048 -n 0
+    for paths in '' tiles; do
+        step "ncu, a prompt's step of IQ4_XS, ${paths:-default}" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=$paths ncu --clock-control none \
+            --kernel-name-base demangled --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots|HalveRows' \
+            --launch-skip 24 --launch-count 20 --metrics "$metrics" --csv --page raw --log-file "$out/prompt-step-${paths:-default}.csv" \
+            "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 2048 -u 2048 -n 0
+    done
 fi
 
 if wants profile; then  # of 2 layers that are not recorded: 18 kernels a step, those that pack weights left out
