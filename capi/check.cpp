@@ -78,10 +78,9 @@ std::string check_all(minim_runtime* runtime, const char* path, const minim_chec
     if (opened) {
         check::check_configuration(*opened, report);
         check::check_vocabulary(*opened, report, shared.log);
-        check::check_hashes(*opened, reading, report);
+        check::check_tensors(*opened, reading, report);
         if (p.sums != nullptr) check::check_sums(*opened, p.sums, reading, report);
         if (flag(p.wants_sums, "wants_sums")) sums = check::sums_of(opened->checkpoint, reading);
-        if (!is_quick) check::check_weights(*opened, reading, report);
         if (p.reference != nullptr) {
             check::Report of_reference;
             const auto reference = check::open_files(p.reference, of_reference, shared.log);

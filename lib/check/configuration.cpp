@@ -27,7 +27,8 @@ void check_file_type(const Opened& opened, Report& report) {
         return;
     }
     const auto has_format = [&](const weights::WeightSpec& weight) {
-        return weight.use != weights::Use::vector && weight.format == recipe->type;
+        return weight.use != weights::Use::vector &&
+               convert::is_type_of_file(*number, weight.format, weight.cols);
     };
     if (std::ranges::any_of(opened.weights, has_format)) return;
     report.fault(FaultClass::config, std::string(k_key),

@@ -33,15 +33,13 @@ void check_configuration(const Opened& opened, Report& report);
 // Reads the vocabulary and the chat template.
 void check_vocabulary(const Opened& opened, Report& report, const Logger& log);
 
-// Compares the bytes of tensors with the hashes that the file has (minim.tensor_xxh3), if it has any.
-void check_hashes(const Opened& opened, const Reading& reading, Report& report);
-
 // Compares files with `sums`, a text as sha256sum writes it: a line for each file, named relative to the checkpoint's folder.
 void check_sums(const Opened& opened, std::string_view sums, const Reading& reading, Report& report);
 // Returns such a text for the checkpoint's files.
 std::string sums_of(const checkpoint::Checkpoint& checkpoint, const Reading& reading);
 
-// Looks for NaN and infinity in all weights, and for matrices that are zero or of another size than others of their role.
-void check_weights(const Opened& opened, const Reading& reading, Report& report);
+// Reads all tensors once. Compares their bytes with the hashes that the file has (minim.tensor_xxh3), if it has any; looks for NaN and
+// infinity in all weights, and for matrices that are zero or of another size than others of their role. Quick: only some hashes.
+void check_tensors(const Opened& opened, const Reading& reading, Report& report);
 
 }  // namespace minim::check

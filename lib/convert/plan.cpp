@@ -125,6 +125,17 @@ uint32_t file_type_of_most(const Plan& plan) {
     return most == bytes.end() ? 0 : file_type_of(most->first).value_or(0);
 }
 
+// Returns general.file_type: the recipe's number, unless rules have left no matrix of the recipe's type.
+uint32_t chosen_file_type(const Options& options, const Plan& plan) {
+    if (!options.is_quantize || !options.types.recipe) return file_type_of_most(plan);
+    const uint32_t number = options.types.recipe->file_type;
+    const bool has_type = std::ranges::any_of(plan.tensors, [&](const PlannedTensor& tensor) {
+        return tensor.source->is_matrix && tensor.work != Work::factors &&
+               is_type_of_file(number, tensor.type, tensor.source->n_columns);
+    });
+    return has_type ? number : file_type_of_most(plan);
+}
+
 std::string name_of_model(const Options& options, const Source& source) {
     if (!options.name.empty()) return options.name;
     std::error_code error;
@@ -180,8 +191,7 @@ void add_metadata(const Options& options, const Source& source, const Importance
                   const Logger& log, Plan& plan) {
     const bool has_changed = std::ranges::any_of(
         plan.tensors, [](const PlannedTensor& tensor) { return tensor.work != Work::copy; });
-    const uint32_t file_type = options.is_quantize && options.types.recipe ? options.types.recipe->file_type
-                                                                           : file_type_of_most(plan);
+    const uint32_t file_type = chosen_file_type(options, plan);
     MetaEntries of_source;
     MetaEntries& entries = plan.metadata;
     if (source.is_gguf()) {

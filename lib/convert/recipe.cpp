@@ -317,4 +317,9 @@ std::optional<uint32_t> file_type_of(Format type) {
     return std::nullopt;
 }
 
+bool is_type_of_file(int64_t number, Format type, int64_t columns) {
+    const auto recipe = recipe_of_file_type(number);
+    return (recipe && type_for_columns(recipe->type, columns) == type) || file_type_of(type) == number;
+}
+
 }  // namespace minim::convert

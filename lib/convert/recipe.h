@@ -54,4 +54,8 @@ Format type_for_columns(Format type, int64_t columns);
 // Returns general.file_type of a file most of whose matrices have a type; nothing if no such number is known.
 std::optional<uint32_t> file_type_of(Format type);
 
+// Returns whether general.file_type may be `number` because of a matrix of this type with rows of `columns` numbers: the type is that of the
+// number's recipe, or a file most of whose matrices have it gets the number. 28 stands for both IQ2_XS, of the recipe IQ2_S, and IQ2_S.
+bool is_type_of_file(int64_t number, Format type, int64_t columns);
+
 }  // namespace minim::convert

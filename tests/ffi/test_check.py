@@ -32,6 +32,42 @@ class StoredModels(unittest.TestCase):
         with self.assertRaisesRegex(minim.Error, "computes nothing"):
             minim.check(Q8_0, quick=True, want_answers=True)
 
+    def test_a_file_with_hashes_is_read_once(self):
+        """Hashes and numbers come from the same bytes: a file with hashes costs no more reads than one without."""
+
+        def read_bytes(path):
+            before = int(re.search(r"rchar: (\d+)", pathlib.Path("/proc/self/io").read_text())[1])
+            stages = minim.check(path, threads=2)["stages"]
+            return int(re.search(r"rchar: (\d+)", pathlib.Path("/proc/self/io").read_text())[1]) - before, stages
+
+        if not pathlib.Path("/proc/self/io").exists():
+            self.skipTest("this system does not count the bytes that a process reads")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "x.gguf")
+            minim.convert(MADE_MODELS / "minim-tiny", path, type="q8_0")
+            plain = path.with_name("plain.gguf")
+            minim.convert(MADE_MODELS / "minim-tiny", plain, type="q8_0", hashes=False)
+            (with_hashes, stages), (without, plain_stages) = read_bytes(path), read_bytes(plain)
+        self.assertEqual(stages, ["headers", "configuration", "vocabulary", "hashes", "weights", "probe"])
+        self.assertEqual(plain_stages, ["headers", "configuration", "vocabulary", "weights", "probe"])
+        self.assertGreater(without, 7_000_000)
+        self.assertLess(with_hashes, 1.05 * without)
+
+    def test_files_of_every_number_of_types_have_no_fault(self):
+        """general.file_type is the recipe's, or that of what rules have made of all matrices."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, all_matrices = pathlib.Path(folder, "x.gguf"), r"attn_|exps|output\.weight|token_embd"
+            for recipe, options, number in (
+                ("IQ2_M", {"pure": True}, 29),
+                ("Q4_0", {"rules": [f"{all_matrices}=iq2_s"]}, 28),
+                ("Q4_0", {"rules": [f"{all_matrices}=iq2_xs"]}, 20),
+                ("Q4_K_M", {"rules": [f"{all_matrices}=q8_0"]}, 7),
+                ("Q4_K_M", {"rules": ["exps=q8_0"]}, 15),
+            ):
+                with self.subTest(recipe, **options):
+                    minim.convert(MADE_MODELS / "minim-tiny", path, recipe, effort="fast", without_importance=True, overwrite=True, **options)
+                    self.assertEqual(minim.Checkpoint(path).metadata["general.file_type"], str(number))
+                    self.assertEqual(minim.check(path, quick=True)["faults"], [])
 
     def test_the_machine_computes_right(self):
         for path in (Q8_0, MIX_IQ, MADE_MODELS / "minim-tiny-nvfp4"):
@@ -122,6 +158,20 @@ class PlantedFaults(unittest.TestCase):
         self.assertEqual({kind for kind, _ in found(self.check())}, {"header"})
         with self.assertRaises(minim.Error):
             minim.check(self.file.with_name("none.gguf"))
+
+    def test_tensors_with_other_bytes_than_their_hashes(self):
+        source = self.file.with_name("source.gguf")
+        minim.convert(MADE_MODELS / "minim-tiny", source, type="q8_0")
+        self.data, self.gguf = bytearray(source.read_bytes()), Gguf(source)
+        self.assertEqual(self.check()["faults"], [])
+        places = [self.gguf.tensor_at["blk.1.ffn_up_exps.weight"] + 70_001, self.gguf.tensor_at["blk.2.attn_norm.weight"], len(self.data) - 33]
+        for at in places:
+            self.data[at] ^= 1
+        last = max(self.gguf.tensor_at, key=self.gguf.tensor_at.get)
+        wanted = {("hash", "blk.1.ffn_up_exps.weight"), ("hash", "blk.2.attn_norm.weight"), ("hash", last)}
+        self.assertEqual(found(self.check()), wanted)
+        self.assertLessEqual(found(self.check(quick=True)), wanted)
+        self.assertIn(("hash", "blk.2.attn_norm.weight"), found(self.check(quick=True)))
 
     def test_files_are_compared_with_sums(self):
         sums = self.check(quick=True, want_sums=True)["sums"]

@@ -74,6 +74,26 @@ TEST_CASE("every name of the table has its number of general.file_type") {
     CHECK_FALSE(find_recipe(""));
 }
 
+TEST_CASE("the number of a file fits the types that recipes and single types give it") {
+    for (const FormatTraits& format : all_formats()) {
+        CAPTURE(format.name);
+        if (const auto number = file_type_of(format.format))
+            CHECK(is_type_of_file(*number, format.format, 3072));
+    }
+    for (const auto& [name, number] : table()["file_type"].items()) {
+        CAPTURE(name);
+        CHECK(is_type_of_file(number.get<int64_t>(), find_recipe(name)->type, 3072));
+    }
+    // 28 is a file of the recipe IQ2_S, whose matrices are IQ2_XS, or one with matrices of IQ2_S.
+    CHECK(is_type_of_file(28, Format::iq2_xs, 256));
+    CHECK(is_type_of_file(28, Format::iq2_s, 256));
+    CHECK_FALSE(is_type_of_file(28, Format::iq2_xxs, 256));
+    CHECK_FALSE(is_type_of_file(20, Format::iq2_s, 256));
+    CHECK(is_type_of_file(15, Format::q5_0, 96));  // in place of Q4_K, whose blocks do not divide 96
+    CHECK_FALSE(is_type_of_file(15, Format::q5_0, 256));
+    CHECK_FALSE(is_type_of_file(1000, Format::q8_0, 256));
+}
+
 TEST_CASE("types that need importance data are those of the table, but for embedding and output") {
     const Recipe plain = {"Q8_0", Format::q8_0};
     std::vector<std::string> needing;

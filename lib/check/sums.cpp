@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "base/hasher.h"
 #include "base/sha256.h"
 #include "check/files.h"
 #include "checkpoint/printable.h"
@@ -15,37 +14,11 @@ namespace minim::check {
 namespace {
 
 using checkpoint::Checkpoint;
-using checkpoint::Tensor;
 
-constexpr size_t k_piece_bytes = size_t{4} << 20;
-constexpr uint64_t k_quick_bytes = uint64_t{16} << 20;  // 256 samples of 64 KiB
-
-uint64_t hash_of_tensor(const Checkpoint& checkpoint, const Tensor& tensor) {
-    std::vector<std::byte> piece(std::min<uint64_t>(k_piece_bytes, tensor.bytes));
-    Hasher hasher;
-    for (uint64_t at = 0; at < tensor.bytes; at += piece.size()) {
-        const std::span part = std::span(piece).first(std::min<uint64_t>(piece.size(), tensor.bytes - at));
-        checkpoint.read(tensor, at, part);
-        hasher.add(part);
-    }
-    return hasher.value();
-}
-
-// Returns the tensors to read: all, or the smallest ones, as many as the quick check reads.
-std::vector<const Tensor*> chosen(std::span<const Tensor> tensors, bool is_quick) {
-    std::vector<const Tensor*> all;
-    for (const Tensor& tensor : tensors) all.push_back(&tensor);
-    if (!is_quick) return all;
-    std::ranges::stable_sort(all, {}, [](const Tensor* tensor) { return tensor->bytes; });
-    uint64_t bytes = 0;
-    const auto fits = [&](const Tensor* tensor) { return (bytes += tensor->bytes) <= k_quick_bytes; };
-    const auto end = std::ranges::find_if_not(all, fits);
-    all.erase(end, all.end());
-    return all;
-}
+constexpr size_t k_sum_bytes = size_t{4} << 20;
 
 std::string sha256_of_file(const File& file, uint64_t bytes) {
-    std::vector<std::byte> piece(std::min<uint64_t>(k_piece_bytes, bytes));
+    std::vector<std::byte> piece(std::min<uint64_t>(k_sum_bytes, bytes));
     Sha256 sha;
     for (uint64_t at = 0; at < bytes; at += piece.size()) {
         const std::span part = std::span(piece).first(std::min<uint64_t>(piece.size(), bytes - at));
@@ -103,33 +76,6 @@ std::vector<ListedSum> parse_sums(std::string_view text) {
 }
 
 }  // namespace
-
-void check_hashes(const Opened& opened, const Reading& reading, Report& report) {
-    constexpr std::string_view k_key = "minim.tensor_xxh3";
-    const checkpoint::MetaValue* stored = opened.checkpoint.metadata().find(k_key);
-    if (stored == nullptr) return;
-    report.stages.emplace_back("hashes");
-    const std::span tensors = opened.checkpoint.tensors();
-    if (!stored->is_array() || !checkpoint::is_integer(stored->element_type) ||
-        stored->count != tensors.size()) {
-        report.fault(FaultClass::hash, std::string(k_key),
-                     format_text("has {} entries; the file has {} tensors", stored->count, tensors.size()));
-        return;
-    }
-    const std::vector<const Tensor*> read = chosen(tensors, reading.is_quick);
-    std::vector<uint64_t> hashes(read.size());
-    run_in_groups(
-        reading, std::ssize(read), [&](int64_t i) { return read[static_cast<size_t>(i)]->bytes; },
-        [&](int64_t i) {
-            hashes[static_cast<size_t>(i)] = hash_of_tensor(opened.checkpoint, *read[static_cast<size_t>(i)]);
-        });
-    for (size_t i = 0; i < read.size(); ++i) {
-        const uint64_t wanted = stored->unsigned_at(static_cast<uint64_t>(read[i]->index));
-        if (hashes[i] != wanted)
-            report.fault(FaultClass::hash, read[i]->name,
-                         format_text("has hash {:016x}; {:016x} was written", hashes[i], wanted));
-    }
-}
 
 void check_sums(const Opened& opened, std::string_view sums, const Reading& reading, Report& report) {
     report.stages.emplace_back("sums");
