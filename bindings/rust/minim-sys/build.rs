@@ -18,6 +18,9 @@ fn run(command: &mut Command) -> String {
 
 fn build_library() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    if !sources.join("include/minim/minim.h").is_file() {
+        panic!("the sources of minim are not in {sources:?}: the feature `vendored` needs its repository or source archive");
+    }
     let build = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR")).join("build");
     let options = ["BUILD_TESTING", "MINIM_BUILD_PROGRAMS", "MINIM_BUILD_SHARED", "MINIM_CUDA", "MINIM_HWLOC", "MINIM_WERROR"];
     run(Command::new("cmake")
