@@ -11,7 +11,7 @@ import time
 import unittest
 import weakref
 
-from support import PACKAGES, Q8_0, minim, prompt
+from support import DATA, PACKAGES, Q8_0, abi, minim, model, prompt
 
 
 def run_program(program):
@@ -39,6 +39,24 @@ class Lifetime(unittest.TestCase):
             opened.log.owner = opened
             del opened
             gc.collect()
+
+    def test_what_a_refused_call_made_is_released_with_its_error(self):
+        model()  # which stays
+        gc.collect()
+        gc.disable()
+        try:
+            before = len(abi.Handle._all)
+            n_errors = 0
+            for work in (lambda: minim.Model(DATA / "malformed" / "g03_wrong_magic.gguf"), lambda: model().restore_bytes(b"no state")):
+                try:  # assertRaises() would empty the frames
+                    work()
+                except minim.Error:
+                    n_errors += 1
+            self.assertEqual(n_errors, 2)
+            # A runtime that waited for the collector would keep its threads until then.
+            self.assertEqual(len(abi.Handle._all), before)
+        finally:
+            gc.enable()
 
     def test_a_program_may_end_with_everything_open(self):
         program = (

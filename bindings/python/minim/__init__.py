@@ -1173,14 +1173,19 @@ def _on_a_thread(work, switch):
         except BaseException as exception:  # raised by a signal handler; the first one is raised again once the work has ended
             interruption = interruption or exception
             switch._get("cancel_trigger")
+    # What is raised has this frame in its traceback. If the frame kept it, the handles of the call would live until the garbage collector runs.
+    value, exception = outcome.pop()
     if interruption is not None:
+        exception = interruption
         if not switch._is_on:
             switch._get("cancel_reset")
-        raise interruption
-    value, exception = outcome[0]
-    if exception is not None:
-        raise exception
-    return value
+    interruption = None
+    try:
+        if exception is not None:
+            raise exception
+        return value
+    finally:
+        exception = None
 
 
 # ------------------------------------------------------------------------------------------ generation
