@@ -25,7 +25,7 @@ import project
 
 TARGETS = "tests/fuzz"
 SHORTEST = 10  # seconds that are worth starting a fuzzer for
-OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUILD_PROGRAMS=OFF", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUILD_PROGRAMS=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
            "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"]
 
 
@@ -49,9 +49,8 @@ def sources_of(root, target):
 
 def build(root, folder, targets, seconds):
     """Builds fuzzers. Returns the lines with errors, an empty list if all were built, or None if there was no time."""
-    steps = [["cmake", "--build", str(folder), "--target", *targets]]
-    if not (folder / "build.ninja").is_file():
-        steps.insert(0, ["cmake", "-S", str(root), "-B", str(folder), "-G", "Ninja", *OPTIONS])
+    # A folder of an older version may lack targets of the programs.
+    steps = [["cmake", "-S", str(root), "-B", str(folder), "-G", "Ninja", *OPTIONS], ["cmake", "--build", str(folder), "--target", *targets]]
     end = time.monotonic() + seconds
     for step in steps:
         try:
@@ -64,7 +63,7 @@ def build(root, folder, targets, seconds):
 
 
 def fuzz(root, folder, target, seconds):
-    """Returns the last lines of a fuzzer that failed."""
+    """Returns the number of cases, and the last lines of a fuzzer that failed."""
     inputs = folder / "inputs" / target
     failures = folder / "failures"
     for path in (inputs, failures):
@@ -72,10 +71,12 @@ def fuzz(root, folder, target, seconds):
     corpus = root / TARGETS / "corpus" / target
     result = subprocess.run([folder / TARGETS / target, f"-max_total_time={int(seconds)}", f"-artifact_prefix={failures}/{target}-", "-timeout=20",
                              inputs, *([corpus] if corpus.is_dir() else [])], capture_output=True, text=True, errors="replace", check=False)
+    found = re.search(r"Done (\d+) runs in", result.stderr)
+    n_cases = int(found[1]) if found else 0
     if result.returncode == 0:
-        return []
+        return n_cases, []
     lines = [line for line in result.stderr.splitlines() if re.search("ERROR|SUMMARY|runtime error|Test unit written|failed", line)]
-    return [f"{target}: {line}" for line in lines] or [f"{target}: exit code {result.returncode}"]
+    return n_cases, [f"{target}: {line}" for line in lines] or [f"{target}: exit code {result.returncode}"]
 
 
 def chosen(root, args):
@@ -95,6 +96,7 @@ def main():
     parser.add_argument("--base", help="revision that the change starts from")
     parser.add_argument("--seconds", type=float, default=60, help="for a target (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=150, help="seconds for all that the change touches (default: %(default)s)")
+    parser.add_argument("--shortest", type=float, default=SHORTEST, help="seconds that are worth starting a fuzzer for (default: %(default)s)")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--list", action="store_true", help="print the targets alone")
     parser.add_argument("targets", nargs="*")
@@ -113,10 +115,12 @@ def main():
         project.skip(f"no time to build {' '.join(targets)} in {args.limit:.0f} seconds")
     n_at_once = os.cpu_count()
     share = min(args.seconds, (end - time.monotonic()) / math.ceil(len(targets) / n_at_once))
-    run = [] if faults else targets[:n_at_once] if share < SHORTEST else targets
-    share = max(share, SHORTEST)
+    run = [] if faults else targets[:n_at_once] if share < args.shortest else targets
+    share = max(share, args.shortest)
     with concurrent.futures.ThreadPoolExecutor(n_at_once) as pool:
-        faults += [line for lines in pool.map(lambda target: fuzz(root, folder, target, share), run) for line in lines]
+        for target, (n_cases, lines) in zip(run, pool.map(lambda target: fuzz(root, folder, target, share), run), strict=True):
+            print(f"{target}: {n_cases} cases")
+            faults += lines
     if run:
         print(f"{share:.0f} seconds each: {' '.join(run)}")
     if not faults and len(run) < len(targets):
