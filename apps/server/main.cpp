@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "http/event_loop.h"
 #include "http/http_server.h"
 #include "loading.h"
+#include "memory_reserve.h"
 #include "models.h"
 #include "notify.h"
 #include "options.h"
@@ -96,8 +98,10 @@ void serve(const server::Options& options) {
     server::open_log(options.log_file, options.logs_json);
     for (const std::string& note : options.notes) server::write_note(note);
     raise_file_limit();
+    server::keep_reserve();
     server::Keys keys(options.api_keys, options.api_key_files);
     server::EventLoop loop;
+    loop.every(std::chrono::seconds(1), server::renew_reserve);
     catch_hangup(loop, keys, options);
     server::Serving serving(options);
     server::Models models(serving, loop);

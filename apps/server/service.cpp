@@ -17,6 +17,7 @@
 #include "chat_page.h"
 #include "http/path_prefix.h"
 #include "llama/slot.h"
+#include "memory_reserve.h"
 #include "notify.h"
 #include "routes.h"
 #include "state_metrics.h"
@@ -175,6 +176,7 @@ Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, Models& mo
 }
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
+    renew_reserve();
     Pending pending = {exchange, 0, Clock::now(), nullptr};
     const HttpRequest& request = exchange->request;
     if (!take_prefix(*exchange, options_.path_prefix)) return finish(pending, "refused");

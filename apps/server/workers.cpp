@@ -2,17 +2,36 @@
 #include "workers.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace server {
 
 Workers::Workers(size_t n_threads) {
     static constexpr std::chrono::milliseconds k_patience{20};
-    for (size_t i = 0; i < n_threads; ++i)
-        threads_.emplace_back([this, i] { run(i == 0 ? Clock::duration{} : Clock::duration{k_patience}); });
+    threads_.reserve(n_threads);
+    try {
+        for (size_t i = 0; i < n_threads; ++i)
+            threads_.emplace_back(
+                [this, i] { run(i == 0 ? Clock::duration{} : Clock::duration{k_patience}); });
+    } catch (const std::system_error& error) {
+        end();
+        throw std::runtime_error(fmt::format("cannot start thread {} of {} that prepare requests: {}",
+                                             threads_.size() + 1, n_threads, error.what()));
+    } catch (...) {
+        end();
+        throw;
+    }
 }
 
 Workers::~Workers() {
+    end();
+}
+
+void Workers::end() noexcept {
     {
         const std::lock_guard lock(mutex_);
         is_ending_ = true;

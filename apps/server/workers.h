@@ -25,6 +25,7 @@ struct ClientState {
 
 class Workers {
   public:
+    // Throws std::runtime_error if a thread cannot be started.
     explicit Workers(size_t n_threads);
     // Finishes the tasks under way and drops the others.
     ~Workers();
@@ -45,6 +46,7 @@ class Workers {
         Clock::time_point posted;
     };
 
+    void end() noexcept;
     void run(Clock::duration patience);
     Task take();
 
