@@ -7,7 +7,8 @@
 #   tests/run.sh asan       the same tests under the address and undefined-behaviour sanitizers
 #   tests/run.sh tsan       under the thread sanitizer
 #   tests/run.sh full       what takes too long for every change: build and tests with GCC and everything of MINIM_FULL_TESTS, then
-#                           with clang; clang-tidy on every file; a minute of every fuzz target
+#                           with clang; clang-tidy on every file; a minute of every fuzz target; the soak tests, 20 seconds each; the
+#                           speed beside that of the last tag
 set -eu
 
 [ "${1:-}" != full ] || MINIM_FULL_TESTS=ON "$0" release
@@ -51,6 +52,13 @@ case $preset in
         "$python" tools/checks/fuzz.py --all || failed=1
         ;;
 esac
+if [ "${1:-}" = full ]; then
+    # The build of GCC, which was made first. The fuzz targets have had their minute.
+    tests/soak/run.sh 20 engine server open_close failures kills disk_full memory_limit lost_file clock long_text || failed=1
+    status=0
+    "$python" tests/speed_gate.py || status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || failed=1
+fi
 # Last, so that its summary ends the output.
 ctest --preset "$preset" -j "$(nproc)" || failed=1
 exit "$failed"
