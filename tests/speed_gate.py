@@ -142,11 +142,13 @@ def compare(measure, old, new):
     """Lets two builds take turns. Returns {name: [(old, new) of each round]}."""
     rounds = {}
     for i in range(ROUNDS):
-        speeds = {build: measure(build) for build in ((old, new) if i % 2 == 0 else (new, old))}
-        if set(speeds[old]) != set(speeds[new]):
-            sys.exit(f"the builds measure different things: {', '.join(set(speeds[old]) ^ set(speeds[new]))}")
-        for name in speeds[old]:
-            rounds.setdefault(name, []).append((speeds[old][name], speeds[new][name]))
+        print(f"round {i + 1} of {ROUNDS}", file=sys.stderr, flush=True)
+        builds = {"old": old, "new": new}
+        speeds = {which: measure(builds[which]) for which in sorted(builds, reverse=i % 2 == 0)}
+        if set(speeds["old"]) != set(speeds["new"]):
+            sys.exit(f"the builds measure different things: {', '.join(set(speeds['old']) ^ set(speeds['new']))}")
+        for name in speeds["old"]:
+            rounds.setdefault(name, []).append((speeds["old"][name], speeds["new"][name]))
     return rounds
 
 
