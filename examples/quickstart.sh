@@ -8,9 +8,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build="$root/build/quickstart"
 question="${*:-What is the capital of France?}"
 
-"$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev libcli11-dev
+"$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev
 # What takes least time to compile; the kernels of this machine are always optimised. A build to work with has the defaults:
-# cmake --preset release.
+# cmake --preset release -DBUILD_TESTING=OFF.
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" -DBUILD_TESTING=OFF \
     -DMINIM_BUILD_STATIC=OFF -DMINIM_CPU_LEVELS=native -DMINIM_CUDA=OFF -DMINIM_UNITY=ON >/dev/null
 cmake --build "$build" --target minim_cli
