@@ -14,7 +14,6 @@ namespace {
 using Kind = GbnfSymbol::Kind;
 
 constexpr size_t k_max_bytes = size_t{4} << 20;
-constexpr size_t k_max_quoted_bytes = 60;  // of the grammar's text in an error
 
 bool is_digit(char c) noexcept {
     return c >= '0' && c <= '9';
