@@ -413,7 +413,8 @@ struct LinearTileKernel {
                 const int64_t n = n_factors(work.rows, Size::k_size);
                 const auto activated = [&](int r) {
                     const float* both = sums + r / 16 * 32 + r % 16;
-                    return silu(both[0] * factor * work.scale) * (both[16] * factor * work.up_scale);
+                    return activate_pair(call.experts.activation, both[0] * factor * work.scale,
+                                         both[16] * factor * work.up_scale);
                 };
                 put_halves<k_rows / 2>(t, activated,
                                        rows_left < k_rows / 2 ? static_cast<int>(rows_left) : k_rows / 2,

@@ -474,14 +474,18 @@ TEST_CASE("gpu tile: with the path, operations on many rows of packed weights ar
         Format gate, up, down;
         int64_t ff, hidden;
         double near;
+        backend::Activation activation = {};
     };
+    constexpr backend::Activation k_clamped = {.alpha = 1.702F, .limit = 0.25F};
     // Gate and up in one launch or in two; rows beyond the last panel; floats in between, whose tiles are smaller.
     for (const Case& c : {Case{Format::iq4_xs, Format::iq4_xs, Format::q4_k, 256, 256, 1e-3},
-                          Case{Format::iq2_s, Format::iq3_s, Format::q8_0, 96, 256, 1e-3},
+                          Case{Format::iq4_xs, Format::iq4_xs, Format::q4_k, 256, 256, 1e-3, k_clamped},
+                          Case{Format::iq2_s, Format::iq3_s, Format::q8_0, 96, 256, 1e-3, k_clamped},
                           Case{Format::q8_0, Format::q8_0, Format::q8_0, 64, 72 + 24, 1e-3},
                           Case{Format::q4_0, Format::q4_0, Format::bf16, 128, 256, 5e-3},
                           Case{Format::bf16, Format::bf16, Format::q8_0, 128, 256, 5e-3}}) {
-        const Layer layer(f, c.gate, c.up, c.down, c.ff, c.hidden);
+        Layer layer(f, c.gate, c.up, c.down, c.ff, c.hidden);
+        layer.on_device.activation = layer.on_host.activation = c.activation;
         for (const int64_t n : {0, 5, 66}) {
             INFO(traits(c.gate).name << ", " << traits(c.up).name << ", " << traits(c.down).name << ", " << n
                                      << " rows");
