@@ -62,7 +62,9 @@ std::vector<ModelFile> list_models(const Options& options) {
     if (!options.models_dir.empty()) {
         const std::vector<ModelFile> named = models;
         for (const auto& [name, path] : program::models_in(options.models_dir)) {
-            const auto is_same = [&file = path](const ModelFile& one) { return is_same_file(one.path, file); };
+            const auto is_same = [&file = path](const ModelFile& one) {
+                return is_same_file(one.path, file);
+            };
             if (std::ranges::none_of(named, is_same)) models.push_back({path, {name}});
         }
     }
