@@ -152,8 +152,8 @@ void add_structured_outputs(const Fields& request, Rules& rules) {
     const Fields fields(*given, "structured_outputs");
     for (const auto& [name, value] : given->items()) {
         const bool is_off = value.is_null() || value == false;
-        const bool is_rule =
-            std::ranges::any_of(k_vllm_members, [&](const RuleField& known) { return name == known.name; });
+        const bool is_rule = std::ranges::any_of(
+            k_vllm_members, [&field = name](const RuleField& known) { return field == known.name; });
         // Members that the schema does not list are never generated.
         const bool is_kept = name == "json_object" || name == "disable_additional_properties";
         const bool is_backend = name == "backend" || name.starts_with('_') || name == "disable_fallback";
