@@ -300,6 +300,8 @@ TEST_CASE("gpu tile: products of every format, of 1 to 130 rows, are near those 
         const std::vector<int64_t> counts =
             is_long ? std::vector<int64_t>{1, 16, 63, 64, 65, 127, 128, 130} : std::vector<int64_t>{1, 19};
         const std::vector<float> x = random.normal(counts.back() * matrices.cols);
+        // Scales and minima are rounded to F16, and in these two formats most of a weight is cancelled by its minimum.
+        const double near = format == Format::q2_k || format == Format::q5_k ? 2e-3 : 1e-3;
         for (const TileSize size : tile_sizes()) {
             std::vector<float> all;
             for (auto n = counts.rbegin(); n != counts.rend(); ++n) {
@@ -307,7 +309,7 @@ TEST_CASE("gpu tile: products of every format, of 1 to 130 rows, are near those 
                 const std::vector<float> rows = rows_of(x, 0, *n, matrices.cols);
                 const std::vector<float> y = matrices.on_device(rows, *n, size);
                 if (all.empty()) all = y;
-                CHECK(distance(matrices.on_host(rows, *n), y) < 1e-3);
+                CHECK(distance(matrices.on_host(rows, *n), y) < near);
                 CHECK(same_bits(y, rows_of(all, 0, *n, TwoMatrices::k_width)));
             }
             // The last row alone.
