@@ -12,6 +12,16 @@
 #include "failure.h"
 
 namespace cli {
+namespace {
+
+// Returns the message of an error of the JSON library without its code: "[json.exception.parse_error.101] ".
+std::string_view reason_of(const nlohmann::json::exception& error) {
+    const std::string_view text = error.what();
+    const size_t end = text.find("] ");
+    return end == std::string_view::npos ? text : text.substr(end + 2);
+}
+
+}  // namespace
 
 void for_each_json_line(
     const std::string& path,
@@ -34,7 +44,7 @@ void for_each_json_line(
             if (!line.is_object()) fail(MINIM_E_INVALID, fmt::format("{} is no JSON object", place));
             use(line, place);
         } catch (const nlohmann::json::exception& bad) {
-            fail(MINIM_E_INVALID, fmt::format("{}: {}", place, bad.what()));
+            fail(MINIM_E_INVALID, fmt::format("{}: {}", place, reason_of(bad)));
         }
     }
     if (file.bad()) fail(MINIM_E_IO, fmt::format("cannot read '{}' to its end", path));

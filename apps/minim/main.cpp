@@ -60,7 +60,20 @@ cli::Options with_texts_checked(cli::Options options) {
     return options;
 }
 
+// Sums of importance data may be written over one of the files that they are read from.
+void check_files(const cli::Options& options) {
+    std::vector<std::string> inputs = options.files;
+    for (const std::string* path :
+         {&options.model, &options.text_file, &options.samples_file, &options.shots_file, &options.imatrix,
+          &options.reused_file, &options.reference_logits, &options.reference_model, &options.output})
+        if (!path->empty()) inputs.push_back(*path);
+    cli::check_outputs({options.output_file, options.report_file, options.saved_logits, options.sums_output,
+                        options.record_output},
+                       inputs);
+}
+
 int run(const cli::Options& options) {
+    check_files(options);
     if (options.command == cli::Command::inspect) {  // so short that Ctrl-C may simply end the process
         cli::inspect(options);
         return 0;

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -41,6 +43,22 @@ void write_file(const std::string& path, std::string_view text) {
     if (file.flush()) return;
     const int os_code = errno;
     fail(MINIM_E_IO, fmt::format("{}: cannot write: {}", path, std::strerror(os_code)), os_code);
+}
+
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
+    for (const std::string& path : outputs) {
+        if (path.empty()) continue;
+        std::error_code error;
+        if (std::filesystem::is_directory(path, error))
+            fail(MINIM_E_INVALID, fmt::format("cannot write '{}': it is a folder", path));
+        const std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
+        if (!std::filesystem::is_directory(folder, error))
+            fail(MINIM_E_NOT_FOUND,
+                 fmt::format("cannot write '{}': there is no folder '{}'", path, folder.string()));
+        for (const std::string& input : inputs)
+            if (std::filesystem::equivalent(path, input, error))
+                fail(MINIM_E_INVALID, fmt::format("cannot write '{}': it is read as '{}'", path, input));
+    }
 }
 
 void open_log(const std::string& path) {

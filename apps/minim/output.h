@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cli {
 
@@ -16,6 +17,10 @@ void flush_output();
 
 // Writes a whole file, in place of one that is there. Throws minim::Exception with status IO.
 void write_file(const std::string& path, std::string_view text);
+
+// Throws minim::Exception if an output cannot be written, or is one of the files that are read: a model would be lost. Empty paths are
+// passed over.
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
 
 // Makes standard error write to a file, at its end. "" changes nothing. Throws minim::Exception with status IO.
 void open_log(const std::string& path);

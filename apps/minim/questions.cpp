@@ -23,15 +23,18 @@ constexpr size_t k_max_options = 26;
 constexpr uint32_t k_max_answers = 100;  // of a task of llama.cpp
 
 int64_t answer_index(const json& line, const std::string& place, size_t n_options) {
+    const bool is_index = line.contains("answer_index");
+    const json& answer = line.at(is_index ? "answer_index" : "answer");
     int64_t index = -1;
-    if (line.contains("answer_index")) {
-        index = line["answer_index"].get<int64_t>();
-    } else {
-        const auto letter = line.at("answer").get<std::string>();
-        if (letter.size() == 1) index = letter[0] - 'A';
+    if (is_index) {
+        index = answer.get<int64_t>();
+    } else if (const auto letter = answer.get<std::string>(); letter.size() == 1) {
+        index = letter[0] - 'A';
     }
     if (index < 0 || index >= static_cast<int64_t>(n_options))
-        fail(MINIM_E_INVALID, fmt::format("{}: the answer is none of the {} options", place, n_options));
+        fail(MINIM_E_INVALID,
+             fmt::format("{}: the answer {} is none of the {} options", place,
+                         answer.dump(-1, ' ', false, json::error_handler_t::replace), n_options));
     return index;
 }
 

@@ -173,8 +173,8 @@ class Choice(Evaluation):
         file = self.folder / "q.jsonl"
         good = '{"question": "Q", "options": ["a", "b"], "answer": "A"}\n'
         for bad, what in (('{"question": "Q", "options": ["a"], "answer": "A"}', "1 options, from 2 to 26"),
-                          ('{"question": "Q", "options": ["a", "b"], "answer": "C"}', "the answer is none of the 2 options"),
-                          ('{"question": "Q", "options": ["a", "b"], "answer_index": -1}', "the answer is none of the 2 options"),
+                          ('{"question": "Q", "options": ["a", "b"], "answer": "C"}', 'the answer "C" is none of the 2 options'),
+                          ('{"question": "Q", "options": ["a", "b"], "answer_index": -1}', "the answer -1 is none of the 2 options"),
                           ('{"question": "Q", "answer": "A"}', "options"), ("[1]", "is no JSON object"), ("{", "line 2")):
             file.write_text(good + bad, encoding="utf-8")
             done = run("eval", "choice", "-m", Q8_0, file)

@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
+import shutil
+import tempfile
 import unittest
 
 from support import Q8_0, errors_of, run
@@ -130,6 +133,36 @@ class Usage(unittest.TestCase):
         done = run("-m", path, "-p", "x")
         self.assertEqual(done.returncode, 1)
         self.assertIn("(MINIM_E_NOT_FOUND)", done.stderr)
+
+    def test_a_file_that_is_read_is_not_written_over(self):
+        """The mistake would cost a model: `-o` in place of `-m`."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, text, link = (pathlib.Path(folder, name) for name in ("model.gguf", "text", "link"))
+            shutil.copy(Q8_0, model)
+            text.write_text("one two three " * 200)
+            link.symlink_to(model)
+            questions = pathlib.Path(folder, "q.jsonl")
+            questions.write_text('{"question": "a", "options": ["b", "c"], "answer": "A"}\n')
+            before = {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+            for arguments, output in (
+                (("imatrix", "-m", model, "-f", text, "-o", model), model),
+                (("imatrix", "-m", model, "-f", text, "-o", link), link),
+                (("imatrix", "-m", model, "-f", text, "-o", text), text),
+                (("eval", "kl", "-m", model, "-f", text, "--save", model), model),
+                (("eval", "choice", "-m", model, questions, "-o", questions), questions),
+                (("check", model, "--write-sums", model), model),
+                (("check", model, "--record", model), model),
+                (("convert", model, pathlib.Path(folder, "x.gguf"), "--report", model), model),
+            ):
+                with self.subTest(arguments[:2], output=output.name):
+                    done = run(*arguments)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""))
+                    self.assertIn(f"minim: error: cannot write '{output}': it is read as '", done.stderr)
+            for output, reason in ((pathlib.Path(folder), "it is a folder"), (pathlib.Path(folder, "none", "x"), "there is no folder")):
+                done = run("imatrix", "-m", model, "-f", text, "-o", output)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"cannot write '{output}': {reason}", done.stderr)
+            self.assertEqual({path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}, before)
 
     def test_the_version_is_one_line(self):
         done = run("--version")
