@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@
 #include "open_model.h"
 #include "output.h"
 #include "questions.h"
+#include "text_scores.h"
 #include "token_logits.h"
 
 namespace cli {
@@ -159,45 +161,25 @@ Conversation conversation_of(const Question& question, const std::vector<const Q
 
 // ---- scores ----
 
-// A session that keeps the beginning that two texts have in common.
+// A session that keeps the beginning that two prompts have in common.
 class Scorer {
   public:
     Scorer(const minim::Model& model, const Options& options, size_t longest, const minim::Cancel& cancel)
-        : session_(model, session_options(options, longest)),
-          n_vocab_(static_cast<size_t>(model.info().n_vocab)),
-          cancel_(cancel) {}
+        : session_(model, session_options(options, longest)), cancel_(cancel) {}
 
     // Returns the logits after the last id.
     std::span<const float> last(const Ids& ids) {
-        keep_common(ids);
+        // Forgets all tokens from the first that differs on, and the last one, whose logits are wanted.
+        const minim::Tokens kept = session_.tokens();
+        const auto differs = std::mismatch(kept.begin(), kept.end(), ids.begin(), ids.end()).second;
+        session_.truncate(std::min(static_cast<size_t>(differs - ids.begin()), ids.size() - 1));
         const size_t n = session_.token_count();
         session_.eval({ids.data() + n, ids.size() - n}, false, buffer_, &cancel_);
         return buffer_;
     }
 
-    // Returns the mean log-probability of the ids from `first` on, which is not 0.
-    double mean_log_p(const Ids& ids, size_t first) {
-        keep_common({ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first)});
-        const size_t n = session_.token_count();
-        const std::span<const int32_t> rest(ids.data() + n, ids.size() - 1 - n);
-        double sum = 0.0;
-        for_each_logits(session_, rest, first - 1 - n, n_vocab_, buffer_, cancel_,
-                        [&](size_t i, std::span<const float> row) {
-                            sum += static_cast<double>(row[ids[n + i + 1]]) - log_sum_exp(row);
-                        });
-        return sum / static_cast<double>(ids.size() - first);
-    }
-
   private:
-    // Forgets all tokens from the first that differs on, and the last one of `ids`, whose logits are wanted.
-    void keep_common(const Ids& ids) {
-        const minim::Tokens kept = session_.tokens();
-        const auto differs = std::mismatch(kept.begin(), kept.end(), ids.begin(), ids.end()).second;
-        session_.truncate(std::min(static_cast<size_t>(differs - ids.begin()), ids.size() - 1));
-    }
-
     minim::Session session_;
-    const size_t n_vocab_;
     const minim::Cancel& cancel_;
     std::vector<float> buffer_;
 };
@@ -258,38 +240,54 @@ void show_progress(size_t done, size_t count) {
     print_note(fmt::format("\rquestion {} of {}\x1b[K{}", done, count, done == count ? "\r\x1b[K" : ""));
 }
 
-void score_by_logits(const minim::Model& model, const Options& options, Work& work, Results& results,
-                     const minim::Cancel& cancel) {
-    const bool by_letter = options.score == "letter";
-    // The token lists of each question: one prompt, or one text for each option.
-    std::vector<std::vector<Ids>> all;
+// One prompt after another: a prompt alone fills a step, and the engine would divide it, so that other requests need not wait.
+void score_by_letters(const minim::Model& model, const Options& options, Work& work, Results& results,
+                      const minim::Cancel& cancel) {
+    std::vector<Ids> prompts;
     size_t longest = 1;
     for (const Question& question : work.questions) {
         const auto shots = shots_for(question, work.shots, options.n_shots);
-        std::vector<Ids> lists;
-        if (by_letter) {
-            lists.push_back(ids_of(model, letter_prompt(question, shots)));
-        } else {
-            const std::string prompt = continuation_prompt(question, shots) + " ";
-            for (const std::string& option : question.options)
-                lists.push_back(ids_of(model, prompt + option));
-        }
-        for (const Ids& ids : lists) longest = std::max(longest, ids.size());
-        all.push_back(std::move(lists));
+        longest =
+            std::max(longest, prompts.emplace_back(ids_of(model, letter_prompt(question, shots))).size());
     }
     Scorer scorer(model, options, longest, cancel);
-    for (size_t i = 0; i < work.questions.size(); ++i) {
-        const Question& question = work.questions[i];
-        std::vector<double> scores;
-        if (by_letter) {
-            scores = letter_scores(model, scorer, question, all[i].front());
-        } else {
-            const size_t first = common_prefix(all[i], question);
-            for (const Ids& ids : all[i]) scores.push_back(scorer.mean_log_p(ids, first));
-        }
-        note(work, results, question, best_of(scores), "scores", scores);
-        show_progress(i + 1, work.questions.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        const std::vector<double> scores = letter_scores(model, scorer, work.questions[i], prompts[i]);
+        note(work, results, work.questions[i], best_of(scores), "scores", scores);
+        show_progress(i + 1, prompts.size());
     }
+}
+
+void score_by_continuations(const minim::Model& model, const Options& options, Work& work, Results& results) {
+    struct OptionText {
+        size_t question = 0;
+        ScoredText text = {};
+    };
+    std::vector<OptionText> texts;  // of all questions, in order
+    size_t longest = 1;
+    for (size_t number = 0; number < work.questions.size(); ++number) {
+        const Question& question = work.questions[number];
+        const auto shots = shots_for(question, work.shots, options.n_shots);
+        const std::string prompt = continuation_prompt(question, shots) + " ";
+        std::vector<Ids> lists;
+        for (const std::string& option : question.options) lists.push_back(ids_of(model, prompt + option));
+        const size_t first = common_prefix(lists, question);
+        for (Ids& ids : lists) {
+            longest = std::max(longest, ids.size());
+            texts.push_back({number, {std::move(ids), first}});
+        }
+    }
+    std::vector<double> scores;  // of the question whose options come
+    const auto text = [&](size_t i) { return texts[i].text; };
+    for_each_score(model, options, texts.size(), longest, text, [&](size_t i, double sum) {
+        const auto& [number, scored] = texts[i];
+        const Question& question = work.questions[number];
+        scores.push_back(sum / static_cast<double>(scored.ids.size() - scored.first));
+        if (scores.size() < question.options.size()) return;
+        note(work, results, question, best_of(scores), "scores", scores);
+        scores.clear();
+        show_progress(number + 1, work.questions.size());
+    });
 }
 
 void score_by_answers(const minim::Model& model, const Options& options, Work& work, Results& results) {
@@ -383,8 +381,10 @@ void eval_choice(const Options& options, const minim::Cancel& cancel) {
         const minim::Model model = open_model(runtime, options, cancel);
         if (options.score == "generate") {
             score_by_answers(model, options, work, results);
+        } else if (options.score == "letter") {
+            score_by_letters(model, options, work, results, cancel);
         } else {
-            score_by_logits(model, options, work, results, cancel);
+            score_by_continuations(model, options, work, results);
         }
     }
     report(options, work.outcomes);

@@ -1903,9 +1903,10 @@ typedef struct minim_request_params {
 
 /*
  * Submits a prompt and returns at once. `sampling` (copied) and `params` may be NULL. With the option
- * prompt_logprobs, minim_request_next first returns the tokens of the prompt after the first one, with their
- * log-probabilities; such a prompt is evaluated whole, without cached prefixes. Errors: INVALID (an empty
- * prompt, an id or option out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
+ * prompt_logprobs, minim_request_next first returns the tokens of the prompt after the first one, or from the
+ * index prompt_logprobs_from on, with their log-probabilities; only tokens before these come from cached
+ * prefixes. Errors: INVALID (an empty prompt, an id or option out of range, a drained engine), CONTEXT_FULL
+ * (the prompt can never fit).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine,
                                                             const minim_sampling* sampling,

@@ -39,6 +39,7 @@ struct GenerateParams {
     int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
     // Likeliest tokens to report with the log-probability of each prompt token; -1: report none. Only for requests.
     int64_t n_prompt_logprobs = -1;
+    int64_t first_prompt_logprob = 1;  // the index of the first prompt token that is reported then
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
     std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  // texts that end repetitions

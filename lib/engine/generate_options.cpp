@@ -110,6 +110,10 @@ constexpr GenerateOption k_options[] = {
         "only for requests: report each prompt token but the first with its log-probability and this many "
         "likeliest tokens; -1: no",
         [](P& p, int64_t v) { p.n_prompt_logprobs = v; }),
+    integer("prompt_logprobs_from", 1, k_largest_integer, 1,
+            "the index of the first prompt token that prompt_logprobs reports; the tokens before it may be "
+            "cached",
+            [](P& p, int64_t v) { p.first_prompt_logprob = v; }),
 };
 
 const GenerateOption& find(std::string_view name) {

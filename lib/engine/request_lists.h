@@ -24,6 +24,7 @@ struct Work {
         sequence.tokens.assign(request->prompt().begin(), request->prompt().end());
         state.n_prompt = sequence.n_tokens();
         state.seed = request->params().generate.sampling.seed;
+        n_scored = request->params().generate.first_prompt_logprob - 1;
     }
 
     // Makes the answer, which has counters for the whole vocabulary (megabytes).
@@ -42,7 +43,7 @@ struct Work {
     Sequence sequence;             // its tokens: the prompt and what was chosen
     bool ended = false;
     RequestState state;
-    // Tokens after which the log-probability of the next prompt token has been reported.
+    // Tokens after which the log-probability of the next prompt token has been reported, or is not asked for.
     int64_t n_scored = 0;
 
     // True once its prompt is read: it has chosen a token, perhaps before it was preempted.

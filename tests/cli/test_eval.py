@@ -136,6 +136,18 @@ class Choice(Evaluation):
             self.assertEqual(line["scores"].index(max(line["scores"])), ord(line["chosen"]) - ord("A"))
         self.assertEqual(self.figures("choice", "-m", "no such model", QUESTIONS, "-o", results), whole)
 
+    def test_scores_do_not_depend_on_what_runs_beside_them(self):
+        for score in ("letter", "continuation"):
+            lines = {}
+            for name, options in (("all", ()), ("few rows", ("-ub", 5)), ("first", ("--limit", 3))):
+                results = self.folder / f"{score} {name}"
+                self.ok("choice", "-m", Q8_0, QUESTIONS, "--score", score, "-o", results, *options)
+                lines[name] = results.read_text(encoding="utf-8").splitlines()
+            with self.subTest(score):
+                self.assertEqual(len(lines["all"]), 40)
+                self.assertEqual(lines["few rows"], lines["all"])
+                self.assertEqual(lines["first"], lines["all"][:3])
+
     def test_a_category_and_worked_examples_are_chosen(self):
         math = self.figures("choice", "-m", Q8_0, QUESTIONS, "--category", "math")
         self.assertEqual((math["questions"], list(math["categories"])), (16, ["math"]))

@@ -350,6 +350,29 @@ TEST_CASE("log-probabilities of a prompt are those of a session's logits, howeve
     CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }
 
+TEST_CASE(
+    "log-probabilities of the last tokens of a prompt take the tokens before them from the prefix cache") {
+    const std::vector<int32_t> ids = some_ids(150);
+    Engine engine(bundled_model(), engine_params(4096, 4, 64), k_silent);
+    RequestParams params = tokens_wanted(2);
+    params.generate.n_prompt_logprobs = 1;
+    const Scores all = scores_of(*engine.submit(ids, params));
+    for (const int64_t first :
+         {int64_t{1}, int64_t{64}, int64_t{65}, int64_t{100}, int64_t{149}, int64_t{150}, int64_t{1000}}) {
+        CAPTURE(first);
+        params.generate.first_prompt_logprob = first;
+        const Scores scores = scores_of(*engine.submit(ids, params));
+        CHECK(scores.answer.ids == all.answer.ids);
+        CHECK(scores.answer.state.n_cached == std::min<int64_t>(first - 1, 149));
+        REQUIRE(std::ssize(scores.events) == std::max<int64_t>(150 - first, 0));
+        for (size_t i = 0; i < scores.events.size(); ++i) {
+            const engine::TokenEvent& expected = all.events[all.events.size() - scores.events.size() + i];
+            CHECK(scores.events[i].choice.token == expected.choice.token);
+            CHECK(scores.events[i].choice.logprob == expected.choice.logprob);
+        }
+    }
+}
+
 TEST_CASE("log-probabilities of prompts beside answers, drafts and other prompts") {
     const int64_t n_batch = GENERATE(8, 40, 128);
     Engine engine(bundled_model(), engine_params(8192, 6, n_batch), k_silent);

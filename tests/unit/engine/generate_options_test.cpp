@@ -128,7 +128,7 @@ TEST_CASE("options reach the settings they name") {
          {std::pair("max_tokens", 11), std::pair("min_tokens", 2), std::pair("ignore_end", 1),
           std::pair("top_k", 40), std::pair("penalty_last_n", 64), std::pair("seed", -7),
           std::pair("penalize_added_tokens", 1), std::pair("filters_first", 1), std::pair("top_logprobs", 5),
-          std::pair("prompt_logprobs", 3)}) {
+          std::pair("prompt_logprobs", 3), std::pair("prompt_logprobs_from", 7)}) {
         set_option(params, name, int64_t{value});
     }
     for (const auto& [name, value] :
@@ -149,6 +149,7 @@ TEST_CASE("options reach the settings they name") {
     CHECK(params.sampling.n_top_logprobs == 5);
     CHECK(params.sampling.logprobs);
     CHECK(params.n_prompt_logprobs == 3);
+    CHECK(params.first_prompt_logprob == 7);
     CHECK(params.sampling.temperature == 0.5F);
     CHECK(params.sampling.top_p == 0.25F);
     CHECK(params.sampling.min_p == 0.125F);
@@ -168,6 +169,7 @@ TEST_CASE("the listed defaults are those of new settings") {
     CHECK(set_to_default.ignore_end == fresh.ignore_end);
     CHECK(set_to_default.penalize_added_tokens == fresh.penalize_added_tokens);
     CHECK(set_to_default.n_prompt_logprobs == fresh.n_prompt_logprobs);
+    CHECK(set_to_default.first_prompt_logprob == fresh.first_prompt_logprob);
     const sampling::Params& a = set_to_default.sampling;
     const sampling::Params& b = fresh.sampling;
     CHECK(a.temperature == b.temperature);
