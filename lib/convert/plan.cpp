@@ -88,22 +88,21 @@ PlannedTensor factors_of(const SourceTensor& source) {
 }
 
 void add_tensors(const Source& source, const std::vector<ChosenType>& types, Plan& plan) {
-    std::map<std::string, bool, std::less<>> is_copied;  // matrices with factors beside them
+    std::map<std::string, bool, std::less<>> copied;  // matrices with factors beside them
     for (size_t i = 0; i < types.size(); ++i) {
         const SourceTensor& from = source.tensors[i];
-        if (from.has_factors) is_copied[from.name] = types[i].type == from.format;
+        if (from.has_factors) copied[from.name] = types[i].type == from.format;
     }
     for (size_t i = 0; i < types.size(); ++i) {
         const SourceTensor& from = source.tensors[i];
-        const auto of = is_copied.find(from.factors_of);
-        if (of != is_copied.end() && !of->second) continue;  // the numbers of the matrix contain them
+        const auto of = copied.find(from.factors_of);
+        if (of != copied.end() && !of->second) continue;  // the numbers of the matrix contain them
         PlannedTensor tensor;
         tensor.source = &from;
         tensor.name = from.name;
         tensor.shape = from.shape;
         tensor.type = types[i].type;
-        const bool has_own_factors = from.has_factors && !source.is_gguf() && tensor.type != Format::nvfp4;
-        tensor.work = tensor.type == from.format && !has_own_factors ? Work::copy : Work::encode;
+        tensor.work = is_copied(from, tensor.type, source.is_gguf()) ? Work::copy : Work::encode;
         tensor.bytes = bytes_of(tensor.type, from);
         if (types[i].is_fallback) plan.fallbacks.push_back(from.name);
         if (types[i].is_widened) plan.widened.push_back(from.name);

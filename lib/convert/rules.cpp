@@ -73,11 +73,16 @@ bool is_below_8_bits(const SourceTensor& tensor) {
 }
 
 // Returns whether the numbers change in a way that adds the errors of two encodings.
-bool is_encoded_again(const SourceTensor& tensor, Format type) {
-    return type != tensor.format && !is_plain(type) && is_below_8_bits(tensor);
+bool is_encoded_again(const SourceTensor& tensor, Format type, bool is_gguf) {
+    return !is_copied(tensor, type, is_gguf) && !is_plain(type) && is_below_8_bits(tensor);
 }
 
 }  // namespace
+
+bool is_copied(const SourceTensor& tensor, Format type, bool is_gguf) {
+    // Only NVFP4 has factors beside it in GGUF; a GGUF source has them as tensors of their own.
+    return type == tensor.format && (!tensor.has_factors || is_gguf || type == Format::nvfp4);
+}
 
 Format parse_type(std::string_view name, std::string_view what) {
     std::string capitals(name);
@@ -120,7 +125,7 @@ std::vector<ChosenType> choose_types(const TypeOptions& options, std::span<const
         } else if (tensor.is_matrix) {
             one = own_type_of(tensor);
         }  // else a norm, a bias or the router of a folder: F32
-        if (tensor.is_matrix && !options.allows_requantize && is_encoded_again(tensor, one.type))
+        if (tensor.is_matrix && !options.allows_requantize && is_encoded_again(tensor, one.type, is_gguf))
             fail(Status::invalid,
                  "tensor {} is {}, below 8 bits, and would be encoded again, as {}: a file made of the "
                  "original weights is "

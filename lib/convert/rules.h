@@ -44,6 +44,9 @@ struct ChosenType {
 // Returns a type by its name, in any case. Throws invalid, naming `what`, for one that GGUF does not have or that holds no weights.
 Format parse_type(std::string_view name, std::string_view what);
 
+// Returns whether a tensor keeps its bytes if it gets this type.
+bool is_copied(const SourceTensor& tensor, Format type, bool is_gguf);
+
 // Returns the type of each tensor. Throws invalid for a rule that cannot be understood or matches no tensor that it could apply to, and
 // for a matrix below 8 bits that would be encoded again, naming it.
 std::vector<ChosenType> choose_types(const TypeOptions& options, std::span<const SourceTensor> tensors,
