@@ -41,7 +41,7 @@ case $wheel in
 esac
 echo "$(basename "$wheel"): $(wc -c <"$wheel") bytes"
 
-"$source/tools/make_arm64_root.sh" "$work/root" python3-minimal libpython3-stdlib python3-numpy || skip "Python for arm64 cannot be had"
+"$source/tools/make_arm64_root.sh" "$work/root" python3-minimal libpython3-stdlib python3-numpy libstdc++6 || skip "Python for arm64 cannot be had"
 answer=$(qemu-aarch64 -L "$work/root" -cpu neoverse-n1 -E PYTHONHOME="$work/root/usr" \
     -E PYTHONPATH="$(dirname "$(dirname "$library")"):$work/root/usr/lib/python3/dist-packages" \
     -E LD_LIBRARY_PATH="$work/root/usr/lib/aarch64-linux-gnu/blas:$work/root/usr/lib/aarch64-linux-gnu/lapack" \
