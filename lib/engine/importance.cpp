@@ -34,13 +34,22 @@ void append_name(std::string& out, std::string_view name) {
     json::append_quoted(out, length > 0 ? std::string(name) : checkpoint::printable(name));
 }
 
-std::span<const std::string_view> weights_with(Input input) {
+// Returns the weights of a layer that an input goes to.
+std::span<const std::string_view> weights_with(Input input, const model::Config& config, int64_t layer) {
     static constexpr std::string_view k_attention[] = {"attn_k", "attn_q", "attn_v"};
+    static constexpr std::string_view k_sparse[] = {"attn_k", "attn_q", "attn_v", "indexer.k_proj",
+                                                    "indexer.q_proj"};
     static constexpr std::string_view k_projection[] = {"attn_output"};
     static constexpr std::string_view k_experts[] = {"ffn_gate_exps", "ffn_up_exps"};
     static constexpr std::string_view k_middle[] = {"ffn_down_exps"};
+    static constexpr std::string_view k_shared[] = {"ffn_gate_shexp", "ffn_up_shexp"};
+    static constexpr std::string_view k_shared_middle[] = {"ffn_down_shexp"};
+    static constexpr std::string_view k_dense[] = {"ffn_gate", "ffn_up"};
+    static constexpr std::string_view k_dense_middle[] = {"ffn_down"};
+    const bool has_experts = config.has_experts(layer);
     switch (input) {
         case Input::attention:
+            if (config.is_sparse(layer)) return k_sparse;
             return k_attention;
         case Input::projection:
             return k_projection;
@@ -48,6 +57,12 @@ std::span<const std::string_view> weights_with(Input input) {
             return k_experts;
         case Input::middle:
             return k_middle;
+        case Input::dense:
+            if (has_experts) return k_shared;
+            return k_dense;
+        case Input::dense_middle:
+            if (has_experts) return k_shared_middle;
+            return k_dense_middle;
         case Input::head:
             break;
     }
@@ -116,9 +131,14 @@ Importance::Importance(std::shared_ptr<const model::Model> model, const Importan
     if (params.chunk_size < 1 || params.chunk_size > k_max_chunk)
         fail(Status::invalid, "a chunk of {} tokens is not possible", params.chunk_size);
     model_->forward().refuse_observing();
-    inputs_ =
-        std::make_shared<runtime::ObservedInputs>(model_->shape(), model_->config().n_layer, params.with_head,
-                                                  params.chunk_size, model_->host_backend());
+    const model::Config& config = model_->config();
+    std::vector<runtime::LayerFeedForwards> layers;
+    for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+        const bool has_experts = config.has_experts(layer);
+        layers.push_back({has_experts, has_experts ? config.shared_ff : config.dense_ff});
+    }
+    inputs_ = std::make_shared<runtime::ObservedInputs>(model_->shape(), layers, params.with_head,
+                                                        params.chunk_size, model_->host_backend());
 }
 
 Importance::Importance(ImportanceData data, int64_t chunk_size) : read_(std::move(data)) {
@@ -134,7 +154,7 @@ ImportanceData Importance::collected() const {
     data.model_hash = model_->fingerprint();
     inputs_->for_each([&](int64_t layer, Input input, const InputSums& sums) {
         if (input == Input::head) data.entries.push_back(entry_of("output.weight", sums));
-        for (const std::string_view weight : weights_with(input))
+        for (const std::string_view weight : weights_with(input, model_->config(), layer))
             data.entries.push_back(entry_of(format_text("blk.{}.{}.weight", layer, weight), sums));
     });
     std::ranges::sort(data.entries, {}, &ImportanceEntry::name);

@@ -39,12 +39,6 @@ void attend_in_blocks(const Config& config, const LayerWeights& layer, std::span
     a.backend.attend(a.scratch, args);
 }
 
-// x += the feed-forward that every row takes. In a layer with experts, h is their input already.
-void add_dense(const Config& config, const LayerWeights& layer, bool has_experts, const Activations& a) {
-    if (!has_experts) a.backend.norm(a.scratch, a.x, a.n, layer.ffn_norm, config.norm_eps, a.h);
-    a.backend.experts(a.scratch, a.h, a.n, a.dense_ids, a.dense_gates, 1, layer.dense, a.x, true);
-}
-
 }  // namespace
 
 runtime::Architecture minimax_m3(const Config& config, const Weights& weights,
@@ -57,8 +51,11 @@ runtime::Architecture minimax_m3(const Config& config, const Weights& weights,
         attend_in_blocks(config, weights.layers[layer], rope_frequency, kv_layer, a);
     };
     m3.has_experts = [&config](int64_t layer) { return config.has_experts(layer); };
-    m3.after_experts = [&config, &weights](const Activations& a, int64_t layer) {
-        add_dense(config, weights.layers[layer], config.has_experts(layer), a);
+    m3.dense = [&weights](int64_t layer) -> const backend::ExpertWeights& {
+        return weights.layers[layer].dense;
+    };
+    m3.normalise_dense = [&config, &weights](const Activations& a, int64_t layer) {
+        a.backend.norm(a.scratch, a.x, a.n, weights.layers[layer].ffn_norm, config.norm_eps, a.h);
     };
     return m3;
 }

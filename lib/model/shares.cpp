@@ -46,6 +46,13 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
             if (share.expert_parts == 1) return weight;
             return weights::columns_of(weight,
                                        range_of(weight.cols, share.expert_part(), share.expert_parts));
+        case Role::dense_gate:
+        case Role::dense_up:
+            if (share.dense_parts == 1) return weight;
+            return weights::rows_of(weight, range_of(weight.rows, share.rank, share.dense_parts));
+        case Role::dense_down:
+            if (share.dense_parts == 1) return weight;
+            return weights::columns_of(weight, range_of(weight.cols, share.rank, share.dense_parts));
         case Role::embedding:
         case Role::attn_norm:
         case Role::ffn_norm:
@@ -53,9 +60,6 @@ WeightSpec share_of(const RankShare& share, const WeightSpec& weight, const Conf
         case Role::index_k:  // each rank has the key that all heads share
         case Role::index_q_norm:
         case Role::index_k_norm:
-        case Role::dense_gate:
-        case Role::dense_up:
-        case Role::dense_down:
         case Role::router:
         case Role::router_bias:
         case Role::output_norm:
@@ -72,6 +76,8 @@ Config config_of(const RankShare& share, const Config& whole) {
     config.n_head_kv /= share.tensor;
     config.sparse_attention.n_head /= share.tensor;
     config.expert_ff /= share.expert_parts;
+    config.dense_ff /= share.dense_parts;
+    config.shared_ff /= share.dense_parts;
     config.n_vocab /= share.tensor;
     return config;
 }

@@ -156,6 +156,8 @@ uint64_t hash_of(const Shard& shard) {
     uint64_t hash = hash_bytes(std::as_bytes(std::span(shard.backend->name())));
     hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
     if (shard.share != runtime::RankShare()) hash = hash_bytes(std::as_bytes(std::span(share)), hash);
+    if (shard.share.divides_dense())
+        hash = hash_bytes(std::as_bytes(std::span(&shard.share.dense_parts, 1)), hash);
     return hash_bytes(std::as_bytes(std::span(shard.expert_layers)), hash);
 }
 

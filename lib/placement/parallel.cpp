@@ -64,11 +64,11 @@ void check_heads(int64_t tensor, const model::Config& config, std::span<const We
     }
 }
 
-// Returns a matrix of experts that cannot be divided into n_parts parts; null: all can be.
-const WeightSpec* indivisible(int64_t n_parts, std::span<const WeightSpec> weights) {
+// Returns a matrix of a role, `down` or `dense_down`, that cannot be divided into n_parts parts; null: all can be.
+const WeightSpec* indivisible(Role role, int64_t n_parts, std::span<const WeightSpec> weights) {
     if (n_parts == 1) return nullptr;
-    const auto found = std::ranges::find_if(weights, [n_parts](const WeightSpec& weight) {
-        if (static_cast<Role>(weight.role) != Role::down) return false;
+    const auto found = std::ranges::find_if(weights, [role, n_parts](const WeightSpec& weight) {
+        if (static_cast<Role>(weight.role) != role) return false;
         const int64_t unit =
             std::max<int64_t>(k_column_run, traits(weight.format).block_elems);  // powers of 2
         return weight.cols % (n_parts * unit) != 0;
@@ -115,7 +115,7 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
             fail(Status::invalid, "{} ranks cannot be divided into {} of experts; {} groups are possible",
                  n_ranks, count_text(n_groups, "group"), divisors_text(n_ranks));
         plan.expert_parts = n_ranks / n_groups;
-        if (const WeightSpec* const down = indivisible(plan.expert_parts, weights))
+        if (const WeightSpec* const down = indivisible(Role::down, plan.expert_parts, weights))
             fail(Status::invalid,
                  "down of layer {} is {}, in blocks of {} columns: {} ranks cannot share its {}; whole "
                  "experts "
@@ -124,10 +124,15 @@ ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& 
                  down->cols, n_ranks);
     } else {
         plan.expert_parts = n_ranks;
-        while (n_ranks % plan.expert_parts != 0 || indivisible(plan.expert_parts, weights) != nullptr)
+        while (n_ranks % plan.expert_parts != 0 ||
+               indivisible(Role::down, plan.expert_parts, weights) != nullptr)
             --plan.expert_parts;
     }
     plan.expert_groups = n_ranks / plan.expert_parts;
+    const bool has_dense = std::ranges::any_of(
+        weights, [](const WeightSpec& weight) { return static_cast<Role>(weight.role) == Role::dense_down; });
+    if (has_dense && indivisible(Role::dense_down, plan.tensor, weights) == nullptr)
+        plan.dense_parts = plan.tensor;
     if (plan.expert_groups > config.n_expert)
         fail(Status::invalid, "{} cannot be given to {} ranks", count_text(config.n_expert, "expert"),
              plan.expert_groups);
@@ -144,7 +149,8 @@ runtime::Shard shard_of(const ParallelPlan& plan, int64_t rank, int64_t n_layer)
     shard.share = {.rank = static_cast<int32_t>(rank % plan.ranks_of_stage()),
                    .tensor = static_cast<int32_t>(plan.tensor),
                    .expert_groups = static_cast<int32_t>(plan.expert_groups),
-                   .expert_parts = static_cast<int32_t>(plan.expert_parts)};
+                   .expert_parts = static_cast<int32_t>(plan.expert_parts),
+                   .dense_parts = static_cast<int32_t>(plan.dense_parts)};
     shard.first_layer = first_layer(stage);
     shard.n_layer = first_layer(stage + 1) - shard.first_layer;
     shard.expert_layers.resize(shard.n_layer);

@@ -41,6 +41,7 @@ struct ParallelPlan {
     int64_t expert_groups = 1;
     int64_t expert_parts = 1;
     int64_t pipeline = 1;
+    int64_t dense_parts = 1;  // into which dense feed-forwards and shared experts are divided: `tensor`, or 1
 
     int64_t ranks_of_stage() const noexcept { return expert_groups * expert_parts; }
     int64_t n_ranks() const noexcept { return pipeline * ranks_of_stage(); }
@@ -48,8 +49,9 @@ struct ParallelPlan {
 };
 
 // Returns the plan of a request. Without `experts`, each expert has as many parts as its formats and the number of ranks allow,
-// and the experts are divided into groups for the rest: with few rows a step, parts keep all ranks equally busy. Throws invalid
-// for numbers that do not divide what they must.
+// and the experts are divided into groups for the rest: with few rows a step, parts keep all ranks equally busy. Dense
+// feed-forwards and shared experts are divided among ranks that share heads if their formats allow; else each rank has all of them. Throws
+// invalid for numbers that do not divide what they must.
 ParallelPlan plan_parallel(const ParallelRequest& request, const model::Config& config,
                            std::span<const weights::WeightSpec> weights);
 

@@ -5,8 +5,8 @@
 // A step calls, for rows of one device:
 //
 //     embed
-//     for each layer:  attend, add_attention, choose_experts, experts of the layer, after_experts; or, if a layer has no experts,
-//                      attend, add_attention, after_experts
+//     for each layer:  attend, add_attention, choose_experts, experts and dense feed-forward of the layer; or, if a layer has no
+//                      experts, attend, add_attention, normalise_dense, dense feed-forward of the layer
 //     normalise_output, project
 //
 // After the last attend() the runtime may leave out the rows whose logits nobody requests. A function issues the same
@@ -64,8 +64,11 @@ struct Architecture {
         normalise_on_another_stage;
     // The weights of a layer's experts, wherever they are.
     std::function<const backend::ExpertWeights&(int64_t layer)> experts;
-    // x += what a layer adds besides its chosen experts, from h, or from x if the layer has no experts; empty: nothing.
-    std::function<void(const Activations&, int64_t layer)> after_experts;
+    // The weights of the feed-forward that every row takes: beside its chosen experts, with their input, or alone in a layer without
+    // experts. Empty: no layer has one.
+    std::function<const backend::ExpertWeights&(int64_t layer)> dense;
+    // h = input of the dense feed-forward of a layer without experts. x is unchanged.
+    std::function<void(const Activations&, int64_t layer)> normalise_dense;
     // h = input of project().
     std::function<void(const Activations&)> normalise_output;
     // logits [n, n_vocab] = projection of n rows of h.

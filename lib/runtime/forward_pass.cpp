@@ -91,8 +91,6 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
 void ForwardPass::refuse_observing() const {
     if (!is_alone())
         fail(Status::unsupported, "importance data is not collected by several ranks yet: use one device");
-    if (ranks_.front()->shape().dense_ff > 0)
-        fail(Status::unsupported, "importance data of MiniMax-M3 is not collected yet");
     for (const Stage& stage : ranks_.front()->stages()) {
         if (stage.cache_bytes > 0)
             fail_on_device(stage.backend->name(), Status::unsupported,

@@ -76,13 +76,16 @@ RowsByMatrix group(std::span<const int32_t> ids, int64_t matrices) {
 
 }  // namespace
 
-ObservedInputs::ObservedInputs(const backend::StepLimits& shape, int64_t n_layer, bool with_head,
-                               int64_t chunk_size, const backend::HostDevice* threads)
+ObservedInputs::ObservedInputs(const backend::StepLimits& shape, std::span<const LayerFeedForwards> layers,
+                               bool with_head, int64_t chunk_size, const backend::HostDevice* threads)
     : chunk_size_(chunk_size), threads_(threads) {
-    const Layer layer = {sums_of(shape.hidden, 1, false), sums_of(shape.n_head * shape.head_dim, 1, false),
-                         sums_of(shape.hidden, shape.n_expert, false),
-                         sums_of(shape.expert_ff, shape.n_expert, true)};
-    layers_.resize(n_layer, layer);
+    for (const LayerFeedForwards& layer : layers) {
+        const int64_t n_expert = layer.has_experts ? shape.n_expert : 0;
+        const int64_t n_dense = layer.dense_ff > 0 ? 1 : 0;
+        layers_.push_back({sums_of(shape.hidden, 1, false), sums_of(shape.n_head * shape.head_dim, 1, false),
+                           sums_of(shape.hidden, n_expert, false), sums_of(shape.expert_ff, n_expert, true),
+                           sums_of(shape.hidden, n_dense, false), sums_of(layer.dense_ff, n_dense, false)});
+    }
     if (with_head) head_ = sums_of(shape.hidden, 1, false);
 }
 
@@ -98,8 +101,13 @@ void ObservedInputs::run_tasks(int64_t n_tasks, const std::function<void(int64_t
 
 void ObservedInputs::fail_not_finite(int64_t layer, Input input, int64_t matrix) const {
     constexpr std::array<std::string_view, k_inputs> k_names = {
-        "the input of the attention", "the output of the attention", "the input of gate and up",
-        "the input of down", "the input of the output head"};
+        "the input of the attention",
+        "the output of the attention",
+        "the input of gate and up",
+        "the input of down",
+        "the input of gate and up that every row takes",
+        "the input of down that every row takes",
+        "the input of the output head"};
     const bool is_expert = input == Input::experts || input == Input::middle;
     const int64_t n_rows = layers_.front().front().rows.front();
     fail_file(Reason::value, "layer {}{}: {} is not finite in chunk {}", layer,
@@ -141,6 +149,11 @@ void ObservedInputs::add(int64_t layer, Input input, int64_t n, const float* x) 
     add_slots(layer, input, 1, x, one_matrix);
 }
 
+void ObservedInputs::add_dense(int64_t layer, int64_t n, const float* h, const float* middle) {
+    add(layer, Input::dense, n, h);
+    add(layer, Input::dense_middle, n, middle);
+}
+
 void ObservedInputs::add_experts(int64_t layer, int64_t n, int64_t n_used, const float* h, const int32_t* ids,
                                  const float* gates, const float* middle, const float* out) {
     const std::lock_guard lock(mutex_);
@@ -179,19 +192,36 @@ void InputObserver::see_head(const Activations& a, const backend::StepLimits& sh
     inputs_->add(inputs_->n_layer(), Input::head, a.n, h);
 }
 
+float* InputObserver::floats_on(const Activations& a, int64_t count) {
+    const auto bytes = static_cast<uint64_t>(count) * sizeof(float);
+    std::unique_ptr<backend::Memory>& memory = slots_[&a.backend];
+    if (memory == nullptr || memory->size() < bytes) {
+        memory.reset();
+        memory = a.backend.allocate(bytes, "inputs of experts");
+    }
+    return reinterpret_cast<float*>(memory->data());
+}
+
+void InputObserver::add_dense(const Activations& a, const backend::StepLimits& shape, int64_t layer,
+                              const backend::ExpertWeights& weights) {
+    const int64_t n_middle = a.n * weights.gate.rows;
+    float* middle = floats_on(a, n_middle + a.n * shape.hidden);
+    float* out = middle + n_middle;
+    a.backend.observe_slots(a.scratch, a.h, a.n, a.dense_ids, 1, weights, middle, out);
+    a.backend.add_slots(a.scratch, out, a.dense_gates, a.n, 1, shape.hidden, a.x);
+    const float* h = on_host(a, a.h, a.n * shape.hidden, copies_[0]);
+    const float* middle_on_host = on_host(a, middle, n_middle, copies_[1]);
+    a.backend.wait(a.scratch);
+    inputs_->add_dense(layer, a.n, h, middle_on_host);
+}
+
 void InputObserver::add_experts(const Activations& a, const backend::StepLimits& shape, int64_t layer,
                                 const backend::ExpertWeights& weights) {
     const int64_t n_used = shape.n_expert_used;
     const int64_t n_slots = a.n * n_used;
     const int64_t n_middle = n_slots * shape.expert_ff;
     const int64_t n_out = n_slots * shape.hidden;
-    const auto bytes = static_cast<uint64_t>(n_middle + n_out) * sizeof(float);
-    std::unique_ptr<backend::Memory>& memory = slots_[&a.backend];
-    if (memory == nullptr || memory->size() < bytes) {
-        memory.reset();
-        memory = a.backend.allocate(bytes, "inputs of experts");
-    }
-    auto* middle = reinterpret_cast<float*>(memory->data());
+    float* middle = floats_on(a, n_middle + n_out);
     float* out = middle + n_middle;
     a.backend.observe_slots(a.scratch, a.h, a.n, a.ids, n_used, weights, middle, out);
     a.backend.add_slots(a.scratch, out, a.gates, a.n, n_used, shape.hidden, a.x);

@@ -51,11 +51,13 @@ struct RankShare {
     int32_t tensor = 1;         // ranks that share heads and the rows of the output head
     int32_t expert_groups = 1;  // into which experts are divided
     int32_t expert_parts = 1;   // into which each expert is divided
+    int32_t dense_parts = 1;  // into which dense feed-forwards and shared experts are divided: `tensor`, or 1
 
     int32_t n_ranks() const noexcept { return expert_groups * expert_parts; }
     bool has_expert(int64_t e) const noexcept { return e % expert_groups == rank % expert_groups; }
     int32_t expert_part() const noexcept { return rank / expert_groups; }
     bool shares_heads() const noexcept { return tensor > 1; }
+    bool divides_dense() const noexcept { return dense_parts > 1; }
     bool operator==(const RankShare&) const = default;
 };
 

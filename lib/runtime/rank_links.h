@@ -31,9 +31,10 @@ struct RankLinks {
 
     bool is_alone() const noexcept { return group == nullptr && pipeline == nullptr; }
     bool shares_heads() const noexcept { return group != nullptr && share.shares_heads(); }
-    // Returns whether experts are whole on each rank, and their outputs are sent slot by slot. Devices that are connected sum them.
+    // Returns whether experts are whole on each rank, and their outputs are sent slot by slot. Devices that are connected sum them, and
+    // so do ranks that have parts of dense feed-forwards to sum.
     bool shares_slots() const noexcept {
-        return group != nullptr && direct == nullptr && share.expert_parts == 1;
+        return group != nullptr && direct == nullptr && share.expert_parts == 1 && !share.divides_dense();
     }
 };
 

@@ -148,21 +148,43 @@ void RankPass::layers(const Part& part, Step& step) const {
             if (is_shared(part.stage, i)) {
                 stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x},
                                   step.cancel);
+                add_dense(a, layer, true, step.inputs);
             } else {
                 add_experts(stage, a, layer, step.inputs);
             }
+        } else {
+            architecture_.normalise_dense(a, layer);
+            add_dense_layer(stage, a, layer, step.inputs);
         }
-        if (architecture_.after_experts) architecture_.after_experts(a, layer);
         if (step.observer) observe(layer, a, step);
     }
 }
 
-// x += experts of h, on this rank and the others of its group. Experts that are whole on their ranks give the additions of a
-// single device.
+// x += the feed-forward of h that every row takes, or, without `adds`, x = it.
+void RankPass::add_dense(const Activations& a, int64_t layer, bool adds, InputObserver* inputs) const {
+    if (!architecture_.dense) return;
+    const backend::ExpertWeights& weights = architecture_.dense(layer);
+    if (inputs != nullptr) return inputs->add_dense(a, architecture_.shape, layer, weights);
+    a.backend.experts(a.scratch, a.h, a.n, a.dense_ids, a.dense_gates, 1, weights, a.x, adds);
+}
+
+// x += the feed-forward of h in a layer without experts, on this rank and, if they have parts of it, the others of its group.
+void RankPass::add_dense_layer(StageSpace& stage, const Activations& a, int64_t layer,
+                               InputObserver* inputs) const {
+    const bool is_divided = links_.share.divides_dense();
+    add_dense(a, layer, !is_divided || links_.share.rank == 0, inputs);
+    if (is_divided) stage.group->sum(a.scratch, a.x, a.n * architecture_.shape.hidden);
+}
+
+// x += experts of h and the feed-forward that every row takes, on this rank and the others of its group. Experts that are whole on
+// their ranks give the additions of a single device. Parts of the feed-forward are summed together with the experts.
 void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t layer,
                            InputObserver* inputs) const {
     const backend::ExpertWeights& weights = architecture_.experts(layer);
-    if (inputs != nullptr) return inputs->add_experts(a, architecture_.shape, layer, weights);
+    if (inputs != nullptr) {
+        inputs->add_experts(a, architecture_.shape, layer, weights);
+        return add_dense(a, layer, true, inputs);
+    }
     const int64_t n_used = architecture_.shape.n_expert_used;
     const int64_t hidden = architecture_.shape.hidden;
     if (stage.choices != nullptr) compare_choices(stage, a, layer);
@@ -170,11 +192,14 @@ void RankPass::add_experts(StageSpace& stage, const Activations& a, int64_t laye
         a.backend.expert_slots(a.scratch, a.h, a.n, a.ids, n_used, weights, stage.slots);
         stage.group->share_slots(a.scratch, a.ids, a.n * n_used, hidden, stage.slots);
         a.backend.add_slots(a.scratch, stage.slots, a.gates, a.n, n_used, hidden, a.x);
-        return;
+        return add_dense(a, layer, true, nullptr);
     }
     const bool adds = stage.group == nullptr || stage.group->rank() == 0;
     a.backend.experts(a.scratch, a.h, a.n, a.ids, a.gates, n_used, weights, a.x, adds);
+    const bool is_divided = links_.share.divides_dense();
+    if (is_divided) add_dense(a, layer, true, nullptr);
     if (stage.group != nullptr) stage.group->sum(a.scratch, a.x, a.n * hidden);
+    if (!is_divided) add_dense(a, layer, true, nullptr);
 }
 
 // Throws internal if the ranks of a group have not chosen the same experts. Each sums two halves of a hash of each row's choice over
@@ -265,7 +290,7 @@ void RankPass::experts_offloaded(const Part& part, Step& step) const {
     pass(there, away.x, here, stage.x, n * hidden, passing);
     wait_for_passed(there, here);
     const Activations a = activations(stage, step);
-    if (architecture_.after_experts) architecture_.after_experts(a, layer);
+    add_dense(a, layer, true, step.inputs);
     if (step.observer) observe(layer, a, step);
 }
 

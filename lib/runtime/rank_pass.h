@@ -91,6 +91,8 @@ class RankPass {
     bool leaves_rows_out(int64_t layer, const Step& step) const;
     void go_on(const Step& step) const;
     void add_experts(StageSpace& stage, const Activations& a, int64_t layer, InputObserver* inputs) const;
+    void add_dense(const Activations& a, int64_t layer, bool adds, InputObserver* inputs) const;
+    void add_dense_layer(StageSpace& stage, const Activations& a, int64_t layer, InputObserver* inputs) const;
     void compare_choices(StageSpace& stage, const Activations& a, int64_t layer) const;
     void receive_rows(Step& step) const;
     void send_rows(Step& step) const;

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // MiniMax-M3 in small against logits that were computed in float64: of its safetensors folder, with either spelling of config.json.
-// 40 tokens need no choice of blocks, 300 do.
+// 40 tokens need no choice of blocks, 300 do. Ranks that divide the heads choose the same blocks.
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "models.h"
 #include "placement/backends.h"
+#include "placement/ranks.h"
 #include "support/catch.h"
+#include "support/files.h"
 #include "support/npy.h"
+#include "support/safetensors_folder.h"
 #include "support/temporary_folder.h"
 
 namespace minim::test {
@@ -34,13 +42,69 @@ class M3Folder {
     TemporaryFolder folder_;
 };
 
-// Returns the error of each row: root mean square of the difference over that of the row.
-std::vector<double> errors_of(const std::string& path, const std::string& backend,
-                              const std::string& golden) {
-    const Logger silent;
-    const auto model = std::make_shared<const model::Model>(
+// The same model with twice as many KV heads and index heads: each is there twice, so that every query head reads what it read.
+class FourKvHeads {
+  public:
+    explicit FourKvHeads(const std::string& config) {
+        constexpr int64_t k_head_rows = 128;
+        const std::string source = MINIM_TEST_DATA "/models/minim-tiny-m3/";
+        const auto checkpoint =
+            checkpoint::Checkpoint::open(source + "model.safetensors.index.json", Logger());
+        Folder tensors;
+        for (const checkpoint::Tensor& tensor : checkpoint.tensors()) {
+            Stored own = {std::string(tensor.type_name), tensor.shape, std::vector<std::byte>(tensor.bytes)};
+            checkpoint.read(tensor, 0, own.data);
+            const std::string_view name = tensor.name;
+            if (name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight") ||
+                name.ends_with("index_q_proj.weight")) {
+                if (!name.ends_with("index_k_proj.weight")) repeat_heads(k_head_rows, own);
+            }
+            tensors[tensor.name] = std::move(own);
+        }
+        write(tensors, folder_ / "model.safetensors");
+        for (const char* file : {"tokenizer.json", "generation_config.json"})
+            fs::copy_file(source + file, folder_ / file);
+        auto object = nlohmann::json::parse(text_of(source + config));
+        object["text_config"]["num_key_value_heads"] = 4;
+        object["text_config"]["sparse_attention_config"]["sparse_num_index_heads"] = 4;
+        const std::string text = object.dump();
+        write_bytes(folder_ / "config.json", std::as_bytes(std::span(text)));
+    }
+    const std::string& path() const { return folder_.path(); }
+
+  private:
+    static void repeat_heads(int64_t rows, Stored& tensor) {
+        const auto bytes = std::ssize(tensor.data) / tensor.shape[0] * rows;  // of a head
+        std::vector<std::byte> repeated;
+        for (auto at = tensor.data.begin(); at != tensor.data.end(); at += bytes)
+            for (int copy = 0; copy < 2; ++copy) repeated.insert(repeated.end(), at, at + bytes);
+        tensor.data = std::move(repeated);
+        tensor.shape[0] *= 2;
+    }
+
+    TemporaryFolder folder_;
+};
+
+std::shared_ptr<const model::Model> m3_on(const std::string& path, const std::string& backend) {
+    return std::make_shared<const model::Model>(
         path, placement::make_backend(backend, std::make_shared<ThreadPool>(2), active_cpu_level()),
-        model::OpenOptions{}, silent);
+        model::OpenOptions{}, Logger());
+}
+
+std::shared_ptr<const model::Model> m3_on_ranks(const std::string& path, const std::string& backend,
+                                                int64_t tensor) {
+    static const Logger silent;
+    model::OpenOptions options;
+    placement::RankOptions ranks = {.request = {.tensor = tensor}, .compares_choices = true, .log = &silent};
+    for (int64_t rank = 0; rank < tensor; ++rank)
+        ranks.devices.push_back(
+            placement::make_backend(backend, std::make_shared<ThreadPool>(1), active_cpu_level()));
+    return std::make_shared<const model::Model>(path, placement::place_on_ranks(ranks, options), options,
+                                                silent);
+}
+
+// Returns the error of each row: root mean square of the difference over that of the row.
+std::vector<double> errors_of(const std::shared_ptr<const model::Model>& model, const std::string& golden) {
     const auto ids = load_npy<int32_t>(golden_path("m3/" + golden + ".ids.npy")).values;
     const auto expected = load_npy<float>(golden_path("m3/" + golden + ".logits.npy"));
     const auto columns = load_npy<int32_t>(golden_path("m3/columns.npy")).values;
@@ -78,7 +142,7 @@ TEST_CASE("the folder of M3 meets the golden logits at every position") {
                  std::tuple("config.flat.json", "b128-40"));
     INFO(backend << " " << config << " " << golden);
     const M3Folder folder(config);
-    check_errors(errors_of(folder.path(), backend, golden), backend);
+    check_errors(errors_of(m3_on(folder.path(), backend), golden), backend);
 }
 
 TEST_CASE("chosen blocks of M3 meet the golden logits at every position") {
@@ -87,7 +151,17 @@ TEST_CASE("chosen blocks of M3 meet the golden logits at every position") {
         GENERATE(std::tuple("config.json", "b128-300"), std::tuple("config.b32.json", "b32-300"));
     INFO(backend << " " << config << " " << golden);
     const M3Folder folder(config);
-    check_errors(errors_of(folder.path(), backend, golden), backend);
+    check_errors(errors_of(m3_on(folder.path(), backend), golden), backend);
+}
+
+TEST_CASE("ranks that divide the heads of M3 choose the blocks of the golden logits") {
+    const std::string backend = GENERATE("reference", "cpu");
+    const int64_t tensor = GENERATE(2, 4);
+    INFO(backend << ", " << tensor << " ranks");
+    // A wrong block is an error of 11 % or more in the median row.
+    const FourKvHeads folder("config.b32.json");
+    check_errors(errors_of(m3_on(folder.path(), backend), "b32-300"), backend);
+    check_errors(errors_of(m3_on_ranks(folder.path(), backend, tensor), "b32-300"), backend);
 }
 
 }  // namespace minim::test

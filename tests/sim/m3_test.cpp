@@ -4,7 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/device_memory.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "model/bind.h"
+#include "model/headers.h"
+#include "placement/rank_plan.h"
 #include "placement/ranks.h"
 #include "sim/devices.h"
 #include "sim/expert_caches.h"
@@ -86,6 +91,9 @@ TEST_CASE(
         const model::Model::Place place = placement::place_on_ranks(ranks, options);
         const auto model = std::make_shared<const model::Model>(k_m3_path, place, options, silent);
         const std::vector<float> whole = m3_logits_on(model, ids, 300);
+        // Each rank has half of a dense feed-forward and of a shared expert where it has half of the heads.
+        const auto& shard = model->placement().shards().front();
+        CHECK(shard.share.dense_parts == (request.tensor < 2 ? 1 : 2));
         INFO("tensor " << request.tensor << ", experts " << request.experts);
         for (const size_t chunk : {70, 7}) CHECK(m3_logits_on(model, ids, chunk) == whole);
         if (request.tensor < 2) {
@@ -94,6 +102,29 @@ TEST_CASE(
             CHECK(whole != expected);
             CHECK(rows_far_apart(whole, expected, ids.size()) <= 30);  // a near tie changes a row's experts
         }
+    }
+}
+
+TEST_CASE("the plan of ranks for M3 has the bytes of weights that each rank takes") {
+    const Logger silent;
+    const auto checkpoint = checkpoint::Checkpoint::open(k_m3_path, silent);
+    model::Config config = model::read_config(checkpoint, silent);
+    const auto weights = model::bind_weights(checkpoint, config, silent);
+    for (const placement::ParallelRequest& request :
+         {placement::ParallelRequest{.experts = 2}, placement::ParallelRequest{.tensor = 2},
+          placement::ParallelRequest{.tensor = 2, .experts = 2}}) {
+        INFO("tensor " << request.tensor << ", experts " << request.experts);
+        const Devices devices = make_devices(2);
+        model::OpenOptions options;
+        const placement::RankOptions ranks = {
+            .request = request, .devices = {devices.begin(), devices.end()}, .log = &silent};
+        const model::Model model(k_m3_path, placement::place_on_ranks(ranks, options), options, silent);
+        const placement::Machine machine = machine_of({devices.begin(), devices.end()});
+        const placement::Plan plan =
+            placement::plan_ranks({.n_context = 320, .parallel = request}, machine, config, weights);
+        for (size_t rank = 0; rank < 2; ++rank)
+            CHECK(plan.places[rank].dense_bytes + plan.places[rank].expert_bytes ==
+                  devices[rank]->memory().used(backend::MemoryUse::weights));
     }
 }
 

@@ -49,6 +49,7 @@ constexpr backend::StepLimits k_shape = {.hidden = k_hidden,
                                          .n_expert = k_experts,
                                          .n_expert_used = k_used,
                                          .expert_ff = k_ff,
+                                         .dense_ff = k_ff,
                                          .n_vocab = k_vocab};
 
 // A matrix in float32, row after row.
@@ -309,12 +310,8 @@ runtime::Architecture architecture(const Net& net) {
     second.experts = [layer_at](int64_t layer) -> const backend::ExpertWeights& {
         return layer_at(layer).expert_weights;
     };
-    second.after_experts = [layer_at](const Activations& a, int64_t layer) {
-        const auto n = static_cast<size_t>(a.n);
-        const std::vector<int32_t> ids(n, 0);
-        const std::vector<float> gates(n, 1.0F);
-        a.backend.experts(a.scratch, a.h, a.n, ids.data(), gates.data(), 1, layer_at(layer).shared_weights,
-                          a.x, true);
+    second.dense = [layer_at](int64_t layer) -> const backend::ExpertWeights& {
+        return layer_at(layer).shared_weights;
     };
     second.normalise_output = [&net](const Activations& a) {
         a.backend.norm(a.scratch, a.x, a.n, net.output_norm.vector(), k_eps, a.h);

@@ -84,6 +84,26 @@ TEST_CASE("experts have as many parts as their blocks allow") {
     }
 }
 
+TEST_CASE("dense feed-forwards and shared experts are divided among ranks that share heads") {
+    // Those of MiniMax-M3 have 12,288 and 3,072 columns.
+    const auto plan_with = [](const ParallelRequest& request, Format format, int64_t columns) {
+        std::vector<weights::WeightSpec> weights = weights_of(minimax(), Format::bf16);
+        weights.push_back({.role = static_cast<int32_t>(Role::dense_down),
+                           .layer = 0,
+                           .format = format,
+                           .rows = 3072,
+                           .cols = columns});
+        return plan_parallel(request, minimax(), weights);
+    };
+    CHECK(plan_with({.tensor = 4}, Format::q4_k, 3072).dense_parts == 4);
+    CHECK(plan_with({.tensor = 4, .experts = 4}, Format::q4_k, 3072).dense_parts == 4);
+    CHECK(plan_with({.tensor = 8}, Format::q4_k, 3072).dense_parts == 1);  // 12 blocks: each rank has all
+    CHECK(plan_with({.experts = 4}, Format::bf16, 3072).dense_parts == 1);
+    CHECK(plan_of({.tensor = 4}, minimax(), Format::bf16).dense_parts == 1);
+    const ParallelPlan plan = plan_with({.tensor = 2, .pipeline = 2}, Format::bf16, 64);
+    CHECK(shard_of(plan, 3, 62).share.dense_parts == 2);
+}
+
 TEST_CASE("the caller may choose the groups of experts") {
     CHECK(plan_of({.tensor = 8, .experts = 8}, minimax(), Format::bf16) == ParallelPlan{8, 8, 1, 1});
     CHECK(plan_of({.tensor = 8, .experts = 2}, minimax(), Format::bf16) == ParallelPlan{8, 2, 4, 1});
