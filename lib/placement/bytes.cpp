@@ -22,6 +22,19 @@ constexpr double k_reserve_part = 0.02;
 constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 
+// Returns the bytes for choosing the blocks of block-sparse attention: index queries and keys, the scores of all blocks of the context,
+// and the chosen ones. The host scores some rows at a time.
+uint64_t index_bytes(const backend::SparseAttention& index, int64_t n_rows, int64_t n_context,
+                     bool is_device) {
+    if (index.n_head == 0) return 0;
+    constexpr int64_t k_host_rows = 256;
+    const int64_t n_blocks = (n_context + index.block - 1) / index.block;
+    const int64_t n_scored = is_device ? n_rows : std::min(n_rows, k_host_rows);
+    const int64_t n_floats = n_rows * (index.n_head + 1) * index.dim + n_scored * index.n_head * n_blocks;
+    return static_cast<uint64_t>(n_floats) * sizeof(float) +
+           static_cast<uint64_t>(n_rows * index.n_head * index.top) * sizeof(int32_t);
+}
+
 // Returns the approximate bytes of the buffers of a step: activations of rows and of slots, scores, quantised copies, page tables,
 // and rows of logits.
 uint64_t estimated_bytes(const model::Config& config, int64_t n_rows, int64_t n_context, bool is_device) {
@@ -36,6 +49,7 @@ uint64_t estimated_bytes(const model::Config& config, int64_t n_rows, int64_t n_
     bytes += floats(n_rows * (config.n_expert + longest)) + floats(slots * ff / 2);
     bytes += static_cast<uint64_t>(n_rows * (n_context / backend::k_kv_page_tokens + 1)) * sizeof(uint64_t);
     bytes += floats(std::min<int64_t>(n_rows, 64) * config.n_vocab);
+    bytes += index_bytes(config.sparse_attention, n_rows, n_context, is_device);
     if (is_device) bytes += floats(n_rows * q) + k_staging_bytes + k_driver_bytes;
     return bytes;
 }
