@@ -17,8 +17,9 @@ namespace {
 constexpr uint32_t k_convert = bit(Command::convert);
 constexpr uint32_t k_quantize = bit(Command::quantize);
 constexpr Word k_plain_types[] = {{"keep", 0}, {"auto", 1}, {"f32", 2}, {"f16", 3}, {"bf16", 4}, {"q8_0", 5}};
-constexpr Word k_layouts[] = {{"bf16", 0},     {"fp8", 1},      {"nvfp4", 2},     {"nvfp4-ct", 3},
-                              {"mxfp4-ct", 4}, {"int4-g32", 5}, {"int4-g128", 6}, {"int8", 7}};
+constexpr Word k_layouts[] = {{"bf16", 0},     {"fp8", 1},       {"mxfp8", 2},
+                              {"nvfp4", 3},    {"nvfp4-ct", 4},  {"mxfp4-ct", 5},
+                              {"int4-g32", 6}, {"int4-g128", 7}, {"int8", 8}};
 constexpr Word k_containers[] = {{"gguf", 0}, {"safetensors", 1}};
 constexpr Word k_efforts[] = {{"full", 0}, {"fast", 1}};
 constexpr Word k_progress[] = {{"auto", 0}, {"json", 1}, {"none", 2}};
@@ -129,10 +130,8 @@ constexpr Row k_convert_rows[] = {
      "write a GGUF file, or a safetensors folder; by its name OUTPUT is a GGUF file if it ends in .gguf",
      [](Options& o, const Value& v) { o.container = k_containers[v.integer].text; }},
     {"--layout", "", choice("LAYOUT", k_layouts), k_convert, "bf16",
-     "of an output that is a folder: fp8 as the official release; of experts alone nvfp4 as ModelOpt, the "
-     "others "
-     "as "
-     "compressed-tensors",
+     "of an output that is a folder: fp8 and mxfp8 as the official releases; of experts alone nvfp4 as "
+     "ModelOpt, the others as compressed-tensors",
      [](Options& o, const Value& v) { o.layout = k_layouts[v.integer].text; }},
     {"--tensor-type", "", text("PATTERN=TYPE"), k_conversions, "",
      "the type of the matrices whose GGUF name has a match of a regular expression, before the recipe; may "

@@ -686,7 +686,8 @@ typedef struct minim_convert_params {
     minim_convert_progress_fn progress; /* may be NULL */
     void* progress_user_data;
     /* Of an output that is a folder, in any case: "bf16" or NULL; "fp8" (the official release's: attention and
-       experts in blocks of 128 x 128); and, of experts alone, "nvfp4" (ModelOpt), "nvfp4-ct", "mxfp4-ct",
+       experts in blocks of 128 x 128); "mxfp8" (the official release's of M3: also dense feed-forwards, in groups
+       of 32); and, of experts alone, "nvfp4" (ModelOpt), "nvfp4-ct", "mxfp4-ct",
        "int4-g32", "int4-g128" and "int8" (compressed-tensors). `rules` then have the layout or "bf16" as type. */
     const char* layout;
     /* Keeps some experts of each layer: a number ("154"), of those with the largest mean of gate * norm of the

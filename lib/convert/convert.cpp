@@ -503,15 +503,18 @@ class Conversion {
     // Gate and up of an expert of a folder are near each other.
     std::optional<int64_t> other_of_folder_pair(int64_t number) const {
         constexpr int64_t k_near = 2;
-        const PlannedTensor& tensor = plan_.tensors[number];
-        std::string name = tensor.name;
-        if (name.ends_with(".w1.weight")) {
-            name.replace(name.size() - std::string_view("w1.weight").size(), 2, "w3");
-        } else if (name.ends_with(".w3.weight")) {
-            name.replace(name.size() - std::string_view("w3.weight").size(), 2, "w1");
-        } else {
-            return std::nullopt;
-        }
+        constexpr std::pair<std::string_view, std::string_view> k_pairs[] = {
+            {"w1.weight", "w3.weight"}, {"gate_proj.weight", "up_proj.weight"}};
+        std::string name = plan_.tensors[number].name;
+        const auto replace_end = [&name](std::string_view from, std::string_view to) {
+            if (!name.ends_with(from)) return false;
+            name.replace(name.size() - from.size(), from.size(), to);
+            return true;
+        };
+        const bool has_other = std::ranges::any_of(k_pairs, [&](const auto& pair) {
+            return replace_end(pair.first, pair.second) || replace_end(pair.second, pair.first);
+        });
+        if (!has_other) return std::nullopt;
         const int64_t last = std::min(number + k_near, std::ssize(plan_.tensors) - 1);
         for (int64_t i = std::max<int64_t>(number - k_near, 0); i <= last; ++i)
             if (plan_.tensors[i].name == name && plan_.tensors[i].work == Work::pieces) return i;

@@ -27,18 +27,20 @@ constexpr std::string_view k_bias_name = ".exp_probs_b.bias";
 
 struct ExpertCounts {
     int64_t n_layer = 0;
+    int64_t n_dense_layer = 0;
     int64_t n_expert = 0;
     int64_t n_used = 0;
 };
 
 // A GGUF file that is not bound has them in its metadata alone.
 ExpertCounts counts_of(const Source& source) {
-    if (source.config.n_expert > 0)
-        return {source.config.n_layer, source.config.n_expert, source.config.n_expert_used};
-    const auto count = [&](const char* key) {
-        return model::whole_number(source.checkpoint.metadata(), key).value_or(0);
+    const model::Config& config = source.config;
+    if (config.n_expert > 0)
+        return {config.n_layer, config.n_dense_layer, config.n_expert, config.n_expert_used};
+    const auto count = [&](std::string_view name) {
+        return model::whole_number(source.checkpoint.metadata(), source.key(name)).value_or(0);
     };
-    return {source.config.n_layer, count("minimax-m2.expert_count"), count("minimax-m2.expert_used_count")};
+    return {config.n_layer, config.n_dense_layer, count("expert_count"), count("expert_used_count")};
 }
 
 // ---- which
@@ -74,9 +76,13 @@ std::vector<std::vector<int64_t>> layers_in_file(const std::string& path, const 
         std::ranges::sort(ids);
         if (const auto twice = std::ranges::adjacent_find(ids); twice != ids.end())
             fail(Status::invalid, "{}: layer {} keeps the expert {} twice", shown_path, kept.size(), *twice);
-        if (!kept.empty() && ids.size() != kept.front().size())
-            fail(Status::invalid, "{}: layer {} keeps {} experts, layer 0 {}; all must keep as many",
-                 shown_path, kept.size(), ids.size(), kept.front().size());
+        const auto layer = std::ssize(kept);
+        if (layer < counts.n_dense_layer && !ids.empty())
+            fail(Status::invalid, "{}: layer {} keeps {} experts; it has none", shown_path, layer,
+                 ids.size());
+        if (layer > counts.n_dense_layer && ids.size() != kept.back().size())
+            fail(Status::invalid, "{}: layer {} keeps {} experts, layer {} {}; all must keep as many",
+                 shown_path, layer, ids.size(), counts.n_dense_layer, kept.back().size());
         kept.push_back(std::move(ids));
     }
     return kept;
@@ -152,7 +158,8 @@ KeptExperts choose_experts(const std::string& number_or_file, const Source& sour
         if (importance == nullptr)
             fail(Status::invalid,
                  "which {} experts are kept is decided by importance data, and there is none", *number);
-        for (int64_t layer = 0; layer < counts.n_layer; ++layer)
+        kept.layers.resize(std::min(counts.n_dense_layer, counts.n_layer));
+        for (int64_t layer = std::ssize(kept.layers); layer < counts.n_layer; ++layer)
             kept.layers.push_back(best_of_layer(*importance, layer, counts.n_expert, *number));
     } else {
         kept.layers = layers_in_file(number_or_file, counts);

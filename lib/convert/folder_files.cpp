@@ -171,10 +171,12 @@ void add_plain_names(const FolderModule& module, int64_t n_expert, std::vector<s
 }
 
 std::vector<std::string> excluded_modules(const FolderWeights& weights, NameStyle style) {
-    const auto is_excluded_attention = [](const FolderModule& module) {
-        return module.is_expert || !module.is_quantised;
+    const auto is_attention = [](const FolderModule& module) {
+        return module.name.find(".self_attn.") != std::string::npos;
     };
-    const bool all_attention = std::ranges::all_of(weights.modules, is_excluded_attention);
+    const bool all_attention = std::ranges::none_of(weights.modules, [&](const FolderModule& module) {
+        return is_attention(module) && module.is_quantised;
+    });
     std::vector<std::string> names = {"lm_head"};
     if (style != NameStyle::plain) names.emplace_back("model.embed_tokens");
     if (style == NameStyle::expressions) names.emplace_back("re:.*block_sparse_moe\\.gate$");
@@ -184,13 +186,14 @@ std::vector<std::string> excluded_modules(const FolderWeights& weights, NameStyl
     for (const FolderModule& module : weights.modules) {
         if (style == NameStyle::wildcards && module.layer != layer) {
             layer = module.layer;
-            names.push_back(format_text("model.layers.{}.block_sparse_moe.gate", layer));
+            if (layer >= weights.n_dense_layer)
+                names.push_back(format_text("model.layers.{}.block_sparse_moe.gate", layer));
             if (all_attention) names.push_back(format_text("model.layers.{}.self_attn*", layer));
         }
         if (module.is_quantised) continue;
         if (style == NameStyle::plain) {
             add_plain_names(module, weights.n_expert, names);
-        } else if (module.is_expert || !all_attention) {
+        } else if (!is_attention(module) || !all_attention) {
             names.push_back(style == NameStyle::expressions ? expression_of(module) : module.name);
         }
     }
@@ -267,6 +270,15 @@ Value official_fp8(const FolderWeights& weights) {
          {"modules_to_not_convert", texts_value(excluded_modules(weights, NameStyle::plain))}});
 }
 
+Value official_mxfp8(const FolderWeights& weights) {
+    return object_value({{"activation_scheme", text_value("dynamic")},
+                         {"fmt", text_value("float8_e4m3fn")},
+                         {"ignored_layers", texts_value(excluded_modules(weights, NameStyle::plain))},
+                         {"quant_method", text_value("mxfp8")},
+                         {"scale_fmt", text_value("ue8m0")},
+                         {"weight_block_size", list_value({int_value(1), int_value(32)})}});
+}
+
 // Returns quantization_config; null for BF16.
 Value quantization_config(const FolderWeights& weights) {
     switch (weights.layout) {
@@ -274,6 +286,8 @@ Value quantization_config(const FolderWeights& weights) {
             return {};
         case FolderLayout::fp8:
             return official_fp8(weights);
+        case FolderLayout::mxfp8:
+            return official_mxfp8(weights);
         case FolderLayout::nvfp4:
             return modelopt(weights);
         case FolderLayout::nvfp4_ct: {
@@ -340,9 +354,78 @@ Value end_ids(const tokenizer::Vocabulary& vocabulary) {
     return ids.size() == 1 ? ids.front() : list_value(std::move(ids));
 }
 
+// Returns a list with one number for each layer: 0 for those before `first`, 1 for the others.
+Value layers_from(int64_t first, int64_t n_layer) {
+    std::vector<Value> flags;
+    for (int64_t layer = 0; layer < n_layer; ++layer) flags.push_back(int_value(layer < first ? 0 : 1));
+    return list_value(std::move(flags));
+}
+
+// The configuration of M3 without a vision tower, in the published spelling.
+Value m3_config(const Source& source, const FolderWeights& weights, const tokenizer::Vocabulary& vocabulary) {
+    const model::Config& config = source.config;
+    const backend::SparseAttention& index = config.sparse_attention;
+    Value object = object_value({
+        {"architectures", texts_value({"MiniMaxM3SparseForCausalLM"})},
+        {"attention_output_gate", bool_value(false)},
+        {"head_dim", int_value(config.head_dim)},
+        {"hidden_act", text_value("swigluoai")},
+        {"hidden_size", int_value(config.hidden)},
+        {"intermediate_size", int_value(config.expert_ff)},
+        {"max_position_embeddings", int_value(config.n_context_train)},
+        {"model_type", text_value("minimax_m3")},
+        {"moe_layer_freq", layers_from(config.n_dense_layer, config.n_layer)},
+        {"n_shared_experts", int_value(1)},
+        {"num_attention_heads", int_value(config.n_head)},
+        {"num_experts_per_tok", int_value(config.n_expert_used)},
+        {"num_hidden_layers", int_value(config.n_layer)},
+        {"num_key_value_heads", int_value(config.n_head_kv)},
+        {"num_local_experts", int_value(weights.n_expert)},
+        {"partial_rotary_factor",
+         decimal_value(static_cast<double>(config.rotary_dim) / static_cast<double>(config.head_dim))},
+        {"qk_norm_type", text_value("per_head")},
+        {"rms_norm_eps", float_value(config.norm_eps)},
+        {"rope_theta", decimal_value(config.rope_theta)},
+        {"rotary_dim", int_value(config.rotary_dim)},
+        {"routed_scaling_factor", float_value(config.expert_weights_scale)},
+        {"scoring_func", text_value("sigmoid")},
+        {"shared_intermediate_size", int_value(config.shared_ff)},
+        {"swiglu_alpha", float_value(config.activation.alpha)},
+        {"swiglu_limit", float_value(config.activation.limit)},
+        {"tie_word_embeddings", bool_value(false)},
+        {"torch_dtype", text_value("bfloat16")},
+        {"use_cache", bool_value(true)},
+        {"use_gemma_norm", bool_value(true)},
+        {"use_qk_norm", bool_value(true)},
+        {"use_routing_bias", bool_value(true)},
+        {"vocab_size", int_value(config.n_vocab)},
+    });
+    if (config.n_dense_layer > 0) put_member(object, "dense_intermediate_size", int_value(config.dense_ff));
+    if (index.n_head > 0) {
+        put_member(object, "sparse_attention_config",
+                   object_value({
+                       {"sparse_attention_freq", layers_from(config.first_sparse_layer, config.n_layer)},
+                       {"sparse_block_size", int_value(index.block)},
+                       {"sparse_disable_index_value", layers_from(config.first_sparse_layer, config.n_layer)},
+                       {"sparse_index_dim", int_value(index.dim)},
+                       {"sparse_init_block", int_value(index.init)},
+                       {"sparse_local_block", int_value(index.local)},
+                       {"sparse_num_index_heads", int_value(index.n_head)},
+                       {"sparse_score_type", text_value("max")},
+                       {"sparse_topk_blocks", int_value(index.top)},
+                       {"use_sparse_attention", bool_value(true)},
+                   }));
+    }
+    if (vocabulary.bos != tokenizer::k_no_token)
+        put_member(object, "bos_token_id", int_value(vocabulary.bos));
+    if (Value ids = end_ids(vocabulary); !ids.is_null()) put_member(object, "eos_token_id", std::move(ids));
+    return object;
+}
+
 Value config_of_gguf(const Source& source, const FolderWeights& weights,
                      const tokenizer::Vocabulary& vocabulary) {
     const model::Config& config = source.config;
+    if (config.family == model::Family::m3) return m3_config(source, weights, vocabulary);
     std::vector<Value> attention_kinds(static_cast<size_t>(config.n_layer), int_value(1));
     Value object = object_value({
         {"architectures", texts_value({"MiniMaxM2ForCausalLM"})},
@@ -413,7 +496,10 @@ Files folder_files(const Source& source, const FolderWeights& weights, const Log
     const checkpoint::Checkpoint& from = source.checkpoint;
     Files files;
     if (!source.is_gguf()) {
-        Value config = config_of_folder(source, weights);
+        // M3's folder may have a vision tower, which is left out, and several spellings.
+        Value config = source.config.family == model::Family::m3
+                           ? m3_config(source, weights, model::read_vocabulary(from, log))
+                           : config_of_folder(source, weights);
         add_quantisation(weights, config, files);
         for (const char* name :
              {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})

@@ -24,9 +24,11 @@ struct FolderModule {
 // What config.json says about the weights.
 struct FolderWeights {
     FolderLayout layout = FolderLayout::bf16;
-    std::vector<FolderModule> modules;  // projections of attention, and of experts, in the order of layers
+    // Projections of attention, of feed-forwards that every row takes, and of experts, in the order of layers.
+    std::vector<FolderModule> modules;
     bool has_input_scales = false;
     int64_t n_expert = 0;  // that are written
+    int64_t n_dense_layer = 0;
     bool has_router_bias = false;
     std::string version;  // of this program
 };

@@ -11,6 +11,7 @@
 #include "format/encode/folders.h"
 #include "format/fp8_e4m3_b128.h"
 #include "format/mxfp4.h"
+#include "format/mxfp8.h"
 #include "format/nvfp4.h"
 
 namespace minim::convert {
@@ -27,13 +28,10 @@ struct LayoutTraits {
 
 // The multiples are those that readers here need: blocks of 64 for NVFP4, groups of 32 for integers.
 constexpr LayoutTraits k_layouts[] = {
-    {FolderLayout::bf16, "bf16", "BF16", 1},
-    {FolderLayout::fp8, "fp8", "FP8", 128},
-    {FolderLayout::nvfp4, "nvfp4", "NVFP4", 64},
-    {FolderLayout::nvfp4_ct, "nvfp4-ct", "NVFP4", 64},
-    {FolderLayout::mxfp4_ct, "mxfp4-ct", "MXFP4", 32},
-    {FolderLayout::int4_g32, "int4-g32", "INT4", 32},
-    {FolderLayout::int4_g128, "int4-g128", "INT4", 128},
+    {FolderLayout::bf16, "bf16", "BF16", 1},           {FolderLayout::fp8, "fp8", "FP8", 128},
+    {FolderLayout::mxfp8, "mxfp8", "MXFP8", 32},       {FolderLayout::nvfp4, "nvfp4", "NVFP4", 64},
+    {FolderLayout::nvfp4_ct, "nvfp4-ct", "NVFP4", 64}, {FolderLayout::mxfp4_ct, "mxfp4-ct", "MXFP4", 32},
+    {FolderLayout::int4_g32, "int4-g32", "INT4", 32},  {FolderLayout::int4_g128, "int4-g128", "INT4", 128},
     {FolderLayout::int8, "int8", "INT8", 32},
 };
 
@@ -80,6 +78,16 @@ void keep_mxfp4(const EncodeFolderPart& part) {
     }
 }
 
+void keep_mxfp8(const EncodeFolderPart& part) {
+    const int64_t n_blocks = part.n_rows * (part.n_columns / MXFP8::block_elems);
+    for (int64_t b = 0; b < n_blocks; ++b) {
+        const std::byte* block = part.source_rows + b * MXFP8::block_bytes;
+        part.scales[b] = block[MXFP8::exponent_at];
+        std::byte* to = part.codes + b * MXFP8::block_elems;
+        for (int e = 0; e < MXFP8::block_elems; ++e) to[e] = block[MXFP8::codes_at + fp8_code_of_32(e)];
+    }
+}
+
 // Returns false if rows that would share a scale have different ones.
 bool keep_fp8(const EncodeFolderPart& part) {
     using Block = FP8_E4M3_B128;
@@ -109,6 +117,8 @@ bool keep_codes(const EncodeFolderPart& part) {
     if (part.source_format == Format::fp8_e4m3_b128) return keep_fp8(part);
     if (part.source_format == Format::nvfp4) {
         keep_nvfp4(part);
+    } else if (part.source_format == Format::mxfp8) {
+        keep_mxfp8(part);
     } else {
         keep_mxfp4(part);
     }
@@ -161,6 +171,8 @@ void encode_anew(const EncodeFolderPart& part) {
             fail_internal("the layout bf16 has no codes");
         case FolderLayout::fp8:
             return encode_fp8(part, job);
+        case FolderLayout::mxfp8:
+            return encode_mxfp8_folder(job, bytes_at(part.codes), bytes_at(part.scales));
         case FolderLayout::nvfp4:
         case FolderLayout::nvfp4_ct:
             return encode_nvfp4_folder(job, part.factor, bytes_at(part.codes), bytes_at(part.scales));
@@ -192,6 +204,7 @@ float scale_at(const EncodeFolderPart& part, int64_t row, int64_t column) {
         case FolderLayout::nvfp4:
         case FolderLayout::nvfp4_ct:
             return e4m3_to_float(byte(16)) * part.factor;
+        case FolderLayout::mxfp8:
         case FolderLayout::mxfp4_ct:
             return e8m0_to_float(byte(32));
         case FolderLayout::int4_g32:
@@ -213,11 +226,11 @@ void decode(const EncodeFolderPart& part) {
         for (int64_t column = 0; column < part.n_columns; ++column) {
             const int64_t at = row * part.n_columns + column;
             const auto code = [&](int64_t byte) { return std::to_integer<int>(part.codes[byte]); };
-            const int nibble = part.layout == FolderLayout::fp8 || part.layout == FolderLayout::int8
-                                   ? 0
-                                   : (code(at / 2) >> (at % 2 * 4) & 15);
+            const bool is_fp8 = part.layout == FolderLayout::fp8 || part.layout == FolderLayout::mxfp8;
+            const int nibble =
+                is_fp8 || part.layout == FolderLayout::int8 ? 0 : (code(at / 2) >> (at % 2 * 4) & 15);
             float value = 0.0F;
-            if (part.layout == FolderLayout::fp8) {
+            if (is_fp8) {
                 value = e4m3_to_float(static_cast<uint8_t>(code(at)));
             } else if (part.layout == FolderLayout::int8) {
                 value = static_cast<float>(static_cast<int8_t>(code(at)));
@@ -278,7 +291,11 @@ std::string_view code_name(FolderLayout layout) {
 }
 
 bool includes_attention(FolderLayout layout) {
-    return layout == FolderLayout::fp8;
+    return layout == FolderLayout::fp8 || layout == FolderLayout::mxfp8;
+}
+
+bool includes_index(FolderLayout layout) {
+    return layout == FolderLayout::mxfp8;
 }
 
 int64_t column_multiple(FolderLayout layout) {
@@ -325,6 +342,10 @@ std::vector<Piece> pieces_of(FolderLayout layout, const std::string& stem, int64
                                      {ceil_div(rows, k_fp8_rows), n_scales}, 4 * n_scales, k_fp8_rows, rows));
             break;
         }
+        case FolderLayout::mxfp8:
+            lines(".weight", "F8_E4M3", Content::codes, columns, columns);
+            lines(".weight_scale_inv", "U8", Content::scales, columns / 32, columns / 32);
+            break;
         case FolderLayout::nvfp4:
             lines(".weight", "U8", Content::codes, columns / 2, columns / 2);
             lines(".weight_scale", "F8_E4M3", Content::scales, columns / 16, columns / 16);
@@ -362,6 +383,8 @@ bool keeps_codes(FolderLayout layout, Format format) {
     switch (layout) {
         case FolderLayout::fp8:
             return format == Format::fp8_e4m3_b128;
+        case FolderLayout::mxfp8:
+            return format == Format::mxfp8;
         case FolderLayout::nvfp4:
         case FolderLayout::nvfp4_ct:
             return format == Format::nvfp4;

@@ -3,6 +3,7 @@
 //
 //   bf16      weight BF16
 //   fp8       weight F8_E4M3, weight_scale_inv F32 of 128 x 128 blocks: the official release's
+//   mxfp8     weight F8_E4M3, weight_scale_inv U8 of 32 columns: the official release's of M3
 //   nvfp4     weight U8, weight_scale F8_E4M3, weight_scale_2 F32, perhaps input_scale F32: ModelOpt's
 //   nvfp4-ct  weight_packed U8, weight_scale F8_E4M3, weight_global_scale F32, perhaps input_global_scale F32: compressed-tensors', as
 //             those below
@@ -24,7 +25,7 @@
 
 namespace minim::convert {
 
-enum class FolderLayout : uint8_t { bf16, fp8, nvfp4, nvfp4_ct, mxfp4_ct, int4_g32, int4_g128, int8 };
+enum class FolderLayout : uint8_t { bf16, fp8, mxfp8, nvfp4, nvfp4_ct, mxfp4_ct, int4_g32, int4_g128, int8 };
 
 // Returns a layout by its name, in any case; nothing if there is none.
 std::optional<FolderLayout> find_folder_layout(std::string_view name);
@@ -34,8 +35,11 @@ std::string folder_layout_names();
 // Returns how reports call the type of a quantised matrix: "NVFP4".
 std::string_view code_name(FolderLayout layout);
 
-// Returns whether a layout stores attention in its own type, beside the experts, unless a rule says otherwise.
+// Returns whether a layout stores attention and the feed-forwards that every row takes in its own type, beside the experts, unless a
+// rule says otherwise.
 bool includes_attention(FolderLayout layout);
+// Returns whether it stores the projections of M3's index so, too, unless a rule says otherwise.
+bool includes_index(FolderLayout layout);
 // Returns of how many columns a row of a matrix must be a multiple.
 int64_t column_multiple(FolderLayout layout);
 // Returns the number of rows that are encoded together.

@@ -65,14 +65,19 @@ FolderRule parse_folder_rule(const std::string& text, FolderLayout layout) {
     }
 }
 
+// Returns whether a tensor is a stack of chosen experts, by its name in GGUF.
+bool is_of_experts(std::string_view name) {
+    return name.find("_exps.") != std::string_view::npos;
+}
+
 class FolderRules {
   public:
     FolderRules(const std::vector<std::string>& texts, FolderLayout layout) : layout_(layout) {
         for (const std::string& text : texts) rules_.push_back(parse_folder_rule(text, layout));
     }
 
-    // Returns whether a projection of attention or a stack of experts is quantised.
-    bool is_quantised(const SourceTensor& tensor, bool is_expert) {
+    // Returns whether a matrix of a layer is quantised. Projections of the index stay plain unless a rule says otherwise.
+    bool is_quantised(const SourceTensor& tensor) {
         std::optional<bool> decided;
         for (FolderRule& rule : rules_) {
             if (!std::regex_search(tensor.name, rule.pattern)) continue;
@@ -80,7 +85,9 @@ class FolderRules {
             if (!decided) decided = rule.is_quantised;
         }
         if (layout_ == FolderLayout::bf16) return false;
-        return decided.value_or(is_expert || includes_attention(layout_));
+        const bool is_expert = is_of_experts(tensor.name);
+        return decided.value_or(is_expert ||
+                                (tensor.stays_float ? includes_index(layout_) : includes_attention(layout_)));
     }
 
     void check_all_matched() const {
@@ -108,6 +115,7 @@ class FolderPlanner {
           plan_(plan) {
         weights_.layout = layout_;
         weights_.n_expert = source.config.n_expert;
+        weights_.n_dense_layer = source.config.n_dense_layer;
         weights_.version = options.program_version;
         for (const SourceTensor& tensor : source.tensors) by_name_[tensor.name] = &tensor;
     }
@@ -137,26 +145,36 @@ class FolderPlanner {
 
     void add_layer(int64_t layer) {
         using names::Part;
-        for (const Part part : {Part::attn_q, Part::attn_k, Part::attn_v, Part::attn_output}) {
+        for (const Part part :
+             {Part::attn_q, Part::attn_k, Part::attn_v, Part::attn_output, Part::index_q, Part::index_k}) {
             const names::Spellings spellings = names::layer(layer, part);
-            const SourceTensor* tensor = find(spellings[0]);
-            if (tensor == nullptr) continue;
-            const std::string stem = spellings[1].substr(0, spellings[1].size() - k_suffix.size());
-            const bool is_quantised = rules_.is_quantised(*tensor, false);
-            weights_.modules.push_back({stem, layer, false, is_quantised});
-            if (is_quantised) {
-                add_quantised(*tensor, stem);
-            } else {
-                add_plain_matrix(*tensor, spellings[1], "BF16");
-            }
+            if (const SourceTensor* tensor = find(spellings[0])) add_module(*tensor, layer, spellings[1]);
         }
-        for (const Part part : {Part::attn_q_norm, Part::attn_k_norm, Part::attn_norm, Part::ffn_norm})
+        for (const Part part : {Part::attn_q_norm, Part::attn_k_norm, Part::index_q_norm, Part::index_k_norm,
+                                Part::attn_norm, Part::ffn_norm})
             add_plain(names::layer(layer, part), "BF16");
+        for (const auto part : {names::ExpertPart::gate, names::ExpertPart::up, names::ExpertPart::down}) {
+            for (const names::Spellings& spellings :
+                 {names::dense(layer, part), names::shared_expert(layer, part)})
+                if (const SourceTensor* tensor = find(spellings[0])) add_module(*tensor, layer, spellings[1]);
+        }
         add_plain(names::layer(layer, Part::router), "F32");
         const names::Spellings bias = names::layer(layer, Part::router_bias);
         weights_.has_router_bias = weights_.has_router_bias || find(bias[0]) != nullptr;
         add_plain(bias, "F32");
         add_experts(layer);
+    }
+
+    // A matrix that is one module: a projection of attention, or of a feed-forward that every row takes.
+    void add_module(const SourceTensor& tensor, int64_t layer, const std::string& name) {
+        const std::string stem = name.substr(0, name.size() - k_suffix.size());
+        const bool is_quantised = rules_.is_quantised(tensor);
+        weights_.modules.push_back({stem, layer, false, is_quantised});
+        if (is_quantised) {
+            add_quantised(tensor, stem);
+        } else {
+            add_plain_matrix(tensor, name, "BF16");
+        }
     }
 
     // Experts one after the other, each with its matrices.
@@ -173,7 +191,7 @@ class FolderPlanner {
         for (const auto& [name, part] : k_parts) {
             const SourceTensor* tensor = find(names::stacked_expert(layer, name));
             if (tensor == nullptr) continue;
-            stacks.push_back({tensor, part, rules_.is_quantised(*tensor, true)});
+            stacks.push_back({tensor, part, rules_.is_quantised(*tensor)});
             std::string module = names::single_expert(layer, 0, part)[0];
             module.resize(module.size() - k_suffix.size());
             module.replace(module.find(".experts.0."), std::string_view(".experts.0.").size(), ".experts.*.");
@@ -253,10 +271,8 @@ class FolderPlanner {
         bool has_any = false;
         for (const auto& [name, tensor] : by_name_) {
             if (names::layer_of(name) < 0 || names::layer_of(name) >= n_layer) continue;
-            const bool is_expert = name.find("_exps.") != std::string::npos;
-            const bool is_attention =
-                tensor->is_matrix && !is_expert && name.find(".attn_") != std::string::npos;
-            if ((!is_expert && !is_attention) || !rules_.is_quantised(*tensor, is_expert)) continue;
+            const bool is_module = tensor->is_matrix || name.find(".indexer.") != std::string::npos;
+            if (!is_module || tensor->shape.size() < 2 || !rules_.is_quantised(*tensor)) continue;
             importance_->check(*tensor);
             if (!(importance_->input_peak(*tensor, 0) > 0.0F)) return false;
             has_any = true;

@@ -22,7 +22,7 @@ using checkpoint::MetaEntries;
 using checkpoint::MetaType;
 using checkpoint::MetaValue;
 
-constexpr std::string_view k_model_prefix = "minimax-m2.";
+constexpr std::string_view k_model_prefixes[] = {"minimax-m2.", "minimax-m3."};
 
 // Keys that the tensors decide, behind the architecture's name.
 constexpr std::string_view k_shape_keys[] = {"block_count",
@@ -34,6 +34,11 @@ constexpr std::string_view k_shape_keys[] = {"block_count",
                                              "attention.value_length",
                                              "expert_count",
                                              "expert_feed_forward_length",
+                                             "expert_shared_count",
+                                             "expert_shared_feed_forward_length",
+                                             "leading_dense_block_count",
+                                             "attention.indexer.head_count",
+                                             "attention.indexer.key_length",
                                              "vocab_size",
                                              "nextn_predict_layers"};
 constexpr std::string_view k_vocabulary_keys[] = {
@@ -51,7 +56,10 @@ void check_key(std::string_view key) {
         return std::ranges::find(keys, name) != std::end(keys);
     };
     const size_t dot = key.find('.');
-    if ((key.starts_with(k_model_prefix) && is_in(k_shape_keys, key.substr(k_model_prefix.size()))) ||
+    const auto is_shape = [&](std::string_view prefix) {
+        return key.starts_with(prefix) && is_in(k_shape_keys, key.substr(prefix.size()));
+    };
+    if (std::ranges::any_of(k_model_prefixes, is_shape) ||
         (dot != std::string_view::npos && key.substr(dot) == ".block_count"))
         fail(Status::invalid, "the metadata key {} describes the shapes of the tensors; it cannot be changed",
              key);

@@ -11,6 +11,7 @@
 #include "base/format_text.h"
 #include "base/json.h"
 #include "model/chat_template_texts.h"
+#include "model/m3_config.h"
 #include "model/side_file.h"
 #include "tokenizer/vocabulary.h"
 
@@ -49,10 +50,26 @@ void add_sampling(const Checkpoint& checkpoint, MetaEntries& entries) {
         entries.emplace_back("general.sampling.temp", meta_value(static_cast<float>(*temperature)));
 }
 
-void add_configuration(const model::Config& config, uint32_t file_type, MetaEntries& entries) {
+// Throws unsupported for what a folder of M3 says and GGUF has no key for.
+void refuse_what_gguf_lacks(const model::Config& config) {
+    const auto refuse_unless = [](auto value, auto meant, const char* what) {
+        if (value != meant)
+            fail(Status::unsupported, "{} is {}: GGUF has no key for it, and files of MiniMax-M3 mean {}",
+                 what, value, meant);
+    };
+    refuse_unless(config.activation.alpha, model::k_m3_activation.alpha, "swiglu_alpha");
+    refuse_unless(config.activation.limit, model::k_m3_activation.limit, "swiglu_limit");
+    refuse_unless(config.first_sparse_layer, config.n_dense_layer,
+                  "the first layer with block-sparse attention");
+    refuse_unless(config.sparse_attention.init, int64_t{0}, "sparse_init_block");
+}
+
+void add_configuration(const Source& source, uint32_t file_type, MetaEntries& entries) {
     constexpr uint32_t k_sigmoid = 2;
+    const model::Config& config = source.config;
+    const bool is_m3 = config.family == model::Family::m3;
     const auto add = [&](const char* key, MetaValue value) {
-        entries.emplace_back(format_text("minimax-m2.{}", key), std::move(value));
+        entries.emplace_back(source.key(key), std::move(value));
     };
     const auto add_count = [&](const char* key, int64_t count) {
         add(key, meta_value(static_cast<uint32_t>(count)));
@@ -60,7 +77,7 @@ void add_configuration(const model::Config& config, uint32_t file_type, MetaEntr
     add_count("block_count", config.n_layer);
     add_count("context_length", config.n_context_train);
     add_count("embedding_length", config.hidden);
-    add_count("feed_forward_length", config.expert_ff);
+    add_count("feed_forward_length", config.n_dense_layer > 0 ? config.dense_ff : config.expert_ff);
     add_count("attention.head_count", config.n_head);
     add_count("attention.head_count_kv", config.n_head_kv);
     add("rope.freq_base", meta_value(static_cast<float>(config.rope_theta)));
@@ -68,13 +85,26 @@ void add_configuration(const model::Config& config, uint32_t file_type, MetaEntr
     add_count("expert_count", config.n_expert);
     add_count("expert_used_count", config.n_expert_used);
     add("expert_gating_func", meta_value(k_sigmoid));
-    if (config.expert_weights_scale != 1.0F)
+    if (is_m3) add("expert_weights_norm", meta_value(true));
+    if (is_m3 || config.expert_weights_scale != 1.0F)
         add("expert_weights_scale", meta_value(config.expert_weights_scale));
     add_count("attention.key_length", config.head_dim);
     add_count("attention.value_length", config.head_dim);
     entries.emplace_back("general.file_type", meta_value(file_type));
     add_count("expert_feed_forward_length", config.expert_ff);
     add_count("rope.dimension_count", config.rotary_dim);
+    if (is_m3) {
+        const backend::SparseAttention& index = config.sparse_attention;
+        add_count("leading_dense_block_count", config.n_dense_layer);
+        add_count("expert_shared_count", config.shared_ff > 0 ? 1 : 0);
+        if (config.shared_ff != config.expert_ff)
+            add_count("expert_shared_feed_forward_length", config.shared_ff);
+        add_count("attention.indexer.head_count", index.n_head);
+        add_count("attention.indexer.key_length", index.dim);
+        add_count("attention.indexer.top_k", index.top);
+        add_count("attention.indexer.block_size", index.block);
+        add_count("attention.indexer.local_blocks", index.local);
+    }
     entries.emplace_back("general.quantization_version", meta_value(uint32_t{2}));
 }
 
@@ -146,11 +176,13 @@ void add_chat_templates(const Checkpoint& checkpoint, MetaEntries& entries) {
 MetaEntries model_metadata(const Source& source, const std::string& name, uint32_t file_type,
                            const Logger& log) {
     MetaEntries entries;
-    entries.emplace_back("general.architecture", meta_text("minimax-m2"));
+    const bool is_m3 = source.config.family == model::Family::m3;
+    if (is_m3) refuse_what_gguf_lacks(source.config);
+    entries.emplace_back("general.architecture", meta_text(is_m3 ? "minimax-m3" : "minimax-m2"));
     entries.emplace_back("general.type", meta_text("model"));
     add_sampling(source.checkpoint, entries);
     entries.emplace_back("general.name", meta_text(name));
-    add_configuration(source.config, file_type, entries);
+    add_configuration(source, file_type, entries);
     add_vocabulary(source, entries, log);
     add_chat_templates(source.checkpoint, entries);
     return entries;

@@ -213,7 +213,7 @@ void add_metadata(const Options& options, const Source& source, const Importance
     }
     if (!source.kept_experts.empty()) {
         const int64_t n_expert = n_experts_of(source);
-        put(entries, "minimax-m2.expert_count", meta_value(static_cast<uint32_t>(n_expert)));
+        put(entries, source.key("expert_count"), meta_value(static_cast<uint32_t>(n_expert)));
         put(entries, "minim.experts_kept", meta_text(source.kept_experts));
     }
     edit_metadata(options.edits, entries);

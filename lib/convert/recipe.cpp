@@ -122,8 +122,10 @@ Format of_fork(const ForkRecipe& fork, Format own, MatrixRole role, const Depth&
             case MatrixRole::attn_output:
                 return fork.attn_output;
             case MatrixRole::ffn_gate_up:
+            case MatrixRole::dense_gate_up:
                 return fork.ffn_gate_up;
             case MatrixRole::ffn_down:
+            case MatrixRole::dense_down:
                 return fork.ffn_down;
             case MatrixRole::other:
                 break;
@@ -141,7 +143,8 @@ Format of_fork(const ForkRecipe& fork, Format own, MatrixRole role, const Depth&
 Format of_low_bits(std::string_view name, Format own, MatrixRole role, const Depth& depth) {
     const bool is_wide = is_one_of(name, {"IQ2_S", "IQ2_M"});
     if (role == MatrixRole::attn_v || role == MatrixRole::attn_qkv) return q4_k;
-    if (role == MatrixRole::ffn_down && depth.is_first()) return is_wide ? iq3_s : q2_k;
+    if ((role == MatrixRole::ffn_down || role == MatrixRole::dense_down) && depth.is_first())
+        return is_wide ? iq3_s : q2_k;
     if (role == MatrixRole::attn_output) {
         if (is_one_of(name, {"IQ1_S", "IQ1_M"})) return iq2_xxs;
         return is_wide ? iq3_s : own;
@@ -234,8 +237,10 @@ Format type_of(const Recipe& recipe, MatrixRole role, int64_t layer, int64_t n_l
         case MatrixRole::attn_output:
             return of_attention_output(name, own);
         case MatrixRole::ffn_down:
+        case MatrixRole::dense_down:
             return of_down(name, own, depth, with_importance);
         case MatrixRole::ffn_gate_up:
+        case MatrixRole::dense_gate_up:
             return name == "IQ3_XS" && depth.is_middle() ? iq3_xxs : own;
         case MatrixRole::token_embd:
         case MatrixRole::output:
@@ -259,6 +264,12 @@ MatrixRole role_of(std::string_view name) {
         {".ffn_up_exps.weight", MatrixRole::ffn_gate_up},
         {".ffn_gate_up_exps.weight", MatrixRole::ffn_gate_up},
         {".ffn_down_exps.weight", MatrixRole::ffn_down},
+        {".ffn_gate_shexp.weight", MatrixRole::dense_gate_up},
+        {".ffn_up_shexp.weight", MatrixRole::dense_gate_up},
+        {".ffn_down_shexp.weight", MatrixRole::dense_down},
+        {".ffn_gate.weight", MatrixRole::dense_gate_up},
+        {".ffn_up.weight", MatrixRole::dense_gate_up},
+        {".ffn_down.weight", MatrixRole::dense_down},
     };
     for (const auto& [ending, role] : k_endings)
         if (name.ends_with(ending)) return role;

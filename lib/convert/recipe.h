@@ -24,6 +24,9 @@ enum class MatrixRole : uint8_t {
     attn_qkv,     // Q, K and V in one tensor
     ffn_gate_up,  // ffn_gate_exps, ffn_up_exps, or both in one tensor
     ffn_down,
+    // Of the feed-forward that every row takes, in M3: of a layer without experts, or the shared expert.
+    dense_gate_up,
+    dense_down,
     other,
 };
 

@@ -41,9 +41,9 @@ Rule parse_rule(const std::string& text) {
     }
 }
 
-// A rule applies to matrices, and to the router if the type is plain.
+// A rule applies to matrices, and, if the type is plain, to those that stay in floats.
 bool applies_to(const Rule& rule, const SourceTensor& tensor) {
-    return tensor.is_matrix || (tensor.is_router && is_plain(rule.type));
+    return tensor.is_matrix || (tensor.stays_float && is_plain(rule.type));
 }
 
 std::optional<Format> type_by_rules(std::vector<Rule>& rules, const SourceTensor& tensor) {
@@ -124,7 +124,7 @@ std::vector<ChosenType> choose_types(const TypeOptions& options, std::span<const
             one.type = tensor.format;
         } else if (tensor.is_matrix) {
             one = own_type_of(tensor);
-        }  // else a norm, a bias or the router of a folder: F32
+        }  // else a norm, a bias, or a matrix of a folder that stays in floats: F32
         if (tensor.is_matrix && !options.allows_requantize && is_encoded_again(tensor, one.type, is_gguf))
             fail(Status::invalid,
                  "tensor {} is {}, below 8 bits, and would be encoded again, as {}: a file made of the "

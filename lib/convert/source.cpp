@@ -28,14 +28,16 @@ using weights::WeightSpec;
 
 constexpr std::string_view k_weight = ".weight";
 
-bool is_router_name(std::string_view name) {
-    return name.ends_with(".ffn_gate_inp.weight");
+// llama-quantize leaves out the same matrices.
+bool stays_float(std::string_view name) {
+    return name.ends_with(".ffn_gate_inp.weight") || name.ends_with(".indexer.q_proj.weight") ||
+           name.ends_with(".indexer.k_proj.weight");
 }
 
 // Returns whether `quantize` encodes a tensor.
 bool is_encoded(std::string_view name, size_t n_dims) {
     return name.ends_with(k_weight) && (n_dims == 2 || n_dims == 3) && !name.ends_with("norm.weight") &&
-           !is_router_name(name);
+           !stays_float(name);
 }
 
 // A tensor of GGUF as matrices: those of a stack of three dimensions, else one.
@@ -55,7 +57,7 @@ SourceTensor of_gguf(const Checkpoint& checkpoint, const Tensor& tensor) {
     const int64_t n_matrices = n_dims == 3 && tensor.shape.front() > 0 ? tensor.shape.front() : 1;
     source.n_rows = n_rows / n_matrices;
     source.is_matrix = is_encoded(tensor.name, n_dims) && traits(source.format).decode_row != nullptr;
-    source.is_router = is_router_name(tensor.name);
+    source.stays_float = stays_float(tensor.name);
     const Tensor* factor = nullptr;
     if (source.is_matrix) {
         const std::string stem = tensor.name.substr(0, tensor.name.size() - k_weight.size());
@@ -139,7 +141,7 @@ class Weights {
             source.shape = {first.rows, first.cols};
         }
         source.is_matrix = is_encoded(source.name, source.shape.size());
-        source.is_router = role == Role::router;
+        source.stays_float = stays_float(source.name);
         to.push_back(std::move(source));
     }
 
@@ -148,25 +150,37 @@ class Weights {
 };
 
 // The order of llama.cpp's converter: as the folder's shards have them.
-std::vector<SourceTensor> in_order_of_gguf(std::vector<WeightSpec> all, int64_t n_layer) {
+std::vector<SourceTensor> in_order_of_gguf(std::vector<WeightSpec> all, const model::Config& config) {
     Weights weights(std::move(all));
     std::vector<SourceTensor> tensors;
     weights.take(Role::output, -1, names::output()[0], tensors);
     weights.take(Role::embedding, -1, names::embedding()[0], tensors);
-    for (int64_t layer = 0; layer < n_layer; ++layer) {
+    for (int64_t layer = 0; layer < config.n_layer; ++layer) {
         const auto dense = [&](Role role, names::Part part) {
             weights.take(role, layer, names::layer(layer, part)[0], tensors);
         };
         const auto experts = [&](Role role, std::string_view part) {
             weights.take(role, layer, names::stacked_expert(layer, part), tensors);
         };
+        const auto feed_forward = [&](Role role, names::ExpertPart part) {
+            const auto spellings =
+                config.has_experts(layer) ? names::shared_expert(layer, part) : names::dense(layer, part);
+            weights.take(role, layer, spellings[0], tensors);
+        };
         dense(Role::router_bias, names::Part::router_bias);
         experts(Role::gate, "gate");
         experts(Role::down, "down");
         experts(Role::up, "up");
         dense(Role::router, names::Part::router);
+        feed_forward(Role::dense_down, names::ExpertPart::down);
+        feed_forward(Role::dense_gate, names::ExpertPart::gate);
+        feed_forward(Role::dense_up, names::ExpertPart::up);
         dense(Role::attn_norm, names::Part::attn_norm);
         dense(Role::ffn_norm, names::Part::ffn_norm);
+        dense(Role::index_k_norm, names::Part::index_k_norm);
+        dense(Role::index_k, names::Part::index_k);
+        dense(Role::index_q_norm, names::Part::index_q_norm);
+        dense(Role::index_q, names::Part::index_q);
         dense(Role::k_norm, names::Part::attn_k_norm);
         dense(Role::wk, names::Part::attn_k);
         dense(Role::wo, names::Part::attn_output);
@@ -178,8 +192,8 @@ std::vector<SourceTensor> in_order_of_gguf(std::vector<WeightSpec> all, int64_t 
     return tensors;
 }
 
-[[noreturn]] void refuse_m3() {
-    fail(Status::unsupported, "models of MiniMax-M3 are not converted; this library converts MiniMax-M2");
+bool is_norm(const WeightSpec& spec) {
+    return spec.use == weights::Use::vector && spec.role != static_cast<int32_t>(Role::router_bias);
 }
 
 }  // namespace
@@ -190,20 +204,30 @@ std::string shown(std::string_view name) {
     return is_plain ? std::string(name) : quoted;
 }
 
+std::string Source::key(std::string_view name) const {
+    return format_text("{}.{}", config.family == model::Family::m2 ? "minimax-m2" : "minimax-m3", name);
+}
+
 Source open_source(const std::string& path, const Logger& log, bool binds) {
     Source source{Checkpoint::open(path, log), {}, {}, {}};
     const Checkpoint& checkpoint = source.checkpoint;
     if (source.is_gguf() && !binds) {
-        if (checkpoint.metadata().string("general.architecture") == "minimax-m3") refuse_m3();
-        source.config.n_layer =
-            model::whole_number(checkpoint.metadata(), "minimax-m2.block_count").value_or(0);
+        if (checkpoint.metadata().string("general.architecture") == "minimax-m3")
+            source.config.family = model::Family::m3;
+        const auto count = [&](std::string_view name) {
+            return model::whole_number(checkpoint.metadata(), source.key(name)).value_or(0);
+        };
+        source.config.n_layer = count("block_count");
+        source.config.n_dense_layer = count("leading_dense_block_count");
         add_gguf_tensors(source);
         return source;
     }
     source.config = model::read_config(checkpoint, log);
-    if (source.config.family == model::Family::m3) refuse_m3();
-    source.tensors =
-        in_order_of_gguf(model::bind_weights(checkpoint, source.config, log), source.config.n_layer);
+    std::vector<WeightSpec> weights = model::bind_weights(checkpoint, source.config, log);
+    if (binds && source.config.family == model::Family::m3)
+        for (WeightSpec& weight : weights)
+            if (is_norm(weight)) weight.source.added -= 1.0F;
+    source.tensors = in_order_of_gguf(std::move(weights), source.config);
     return source;
 }
 

@@ -29,10 +29,10 @@ struct SourceTensor {
     // Of some matrices of a stack: the number of each in the stack, and of all of them. Importance data has them all. Empty: these are all.
     std::vector<int64_t> experts = {};
     int64_t n_stacked = 0;
-    bool is_matrix =
-        false;  // encoded by `quantize`: a weight of two or three dimensions, no norm and no router
-    bool is_router = false;
-    bool has_factors = false;     // the numbers are those of the rows times a factor of each matrix
+    // Encoded by `quantize`: a weight of two or three dimensions, no norm, and none that stays in floats.
+    bool is_matrix = false;
+    bool stays_float = false;  // a router, or a projection of the index of M3: few numbers that decide much
+    bool has_factors = false;  // the numbers are those of the rows times a factor of each matrix
     std::string factors_of = {};  // the tensor whose factors this tensor of a GGUF file has; "": none
 
     int64_t all_rows() const { return n_rows * static_cast<int64_t>(matrices.size()); }
@@ -44,12 +44,14 @@ struct SourceTensor {
 
 struct Source {
     checkpoint::Checkpoint checkpoint;
-    model::Config config;  // if the tensors are bound; else only n_layer
+    model::Config config;  // if the tensors are bound; else only family, n_layer and n_dense_layer
     std::vector<SourceTensor> tensors;
     std::vector<int64_t> part_counts;  // tensors in each part of a GGUF file
     std::string kept_experts = {};     // "154 of 256"; "": all
     uint64_t kept_hash = 0;            // of which they are
 
+    // Returns the key of GGUF metadata that the model's family has: "minimax-m2.block_count".
+    std::string key(std::string_view name) const;
     bool is_gguf() const { return checkpoint.container() == checkpoint::Container::gguf; }
 };
 
@@ -58,7 +60,8 @@ std::string shown(std::string_view name);
 
 // Opens a checkpoint. Every tensor of a GGUF file is there, in the order of the file, unless `binds`. The tensors of a folder, or of a
 // file that is bound, are those of the model, with the usual names of GGUF, in the order in which llama.cpp's converter writes them; the
-// factors of matrices are no tensors of their own. Throws what opening and binding throw.
+// factors of matrices are no tensors of their own. If it binds, norms are as folders have them: M3's are less 1. Throws what opening and
+// binding throw.
 Source open_source(const std::string& path, const Logger& log, bool binds = false);
 
 }  // namespace minim::convert

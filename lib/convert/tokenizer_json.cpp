@@ -100,7 +100,8 @@ std::string tokenizer_config_json(const Vocabulary& vocabulary, const checkpoint
     for (const char* key : {"add_bos_token", "add_eos_token"})
         if (const auto adds = model::flag(metadata, std::string("tokenizer.ggml.") + key))
             out += format_text("  \"{}\": {},\n", key, *adds);
-    if (const auto context = model::whole_number(metadata, "minimax-m2.context_length"))
+    const std::string architecture(metadata.string("general.architecture").value_or(""));
+    if (const auto context = model::whole_number(metadata, architecture + ".context_length"))
         out += format_text("  \"model_max_length\": {},\n", *context);
     std::string listed;
     for (const auto& [name, text] : templates)

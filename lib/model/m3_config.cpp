@@ -20,9 +20,6 @@ namespace {
 using json::to_text;
 using json::Value;
 
-// Of the released model. GGUF has no keys for them.
-constexpr backend::Activation k_released_activation = {.alpha = 1.702F, .limit = 7.0F};
-
 // A value under one of its spellings.
 struct Spelling {
     const Value* value;  // null: absent
@@ -223,8 +220,8 @@ void read_activation(const Value& object, Config& config) {
         const Spelling own = spelling(object, key);
         return own.value == nullptr ? otherwise : static_cast<float>(json_values::number(*own.value, key));
     };
-    config.activation.alpha = number_or("swiglu_alpha", k_released_activation.alpha);
-    config.activation.limit = number_or("swiglu_limit", k_released_activation.limit);
+    config.activation.alpha = number_or("swiglu_alpha", k_m3_activation.alpha);
+    config.activation.limit = number_or("swiglu_limit", k_m3_activation.limit);
 }
 
 // Refuses values of keys that have one value in every M3 model. transformers 5 leaves these keys out.
@@ -315,7 +312,7 @@ Config m3_config(const checkpoint::Metadata& metadata, const Logger& log) {
     Config config = common_config(keys, log);
     config.family = Family::m3;
     config.needs_router_bias = true;
-    config.activation = k_released_activation;
+    config.activation = k_m3_activation;
     config.n_dense_layer = keys.integer_or("leading_dense_block_count", 0);
     if (config.n_dense_layer > config.n_layer)
         fail_file(Reason::value, "metadata key {} is {}; there are {} layers",

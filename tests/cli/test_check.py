@@ -6,7 +6,9 @@ import subprocess
 import tempfile
 import unittest
 
-from support import MADE_MODELS, Q8_0, errors_of, run
+from support import DATA, MADE_MODELS, Q8_0, Gguf, errors_of, run
+
+TINY_M3 = DATA / "models" / "minim-tiny-m3"
 
 
 class Check(unittest.TestCase):
@@ -83,6 +85,24 @@ class Check(unittest.TestCase):
                                  (3, {("machine", device)}) if device else (0, set()))
                 for fault in faults:
                     self.assertRegex(fault["detail"], r"products of \d+ inputs with rows of \S+ differ by 0?\.\d+ from those of plain code")
+
+    def test_files_of_minimax_m3_are_compared_with_their_folder(self):
+        file = self.folder / "m3.gguf"
+        self.assertEqual(run("quantize", TINY_M3, file, "Q8_0", "--pure", "--no-hashes").returncode, 0)
+
+        def faults():
+            """Without those of the probe: random weights know no text."""
+            report = json.loads(run("check", file, "--reference", TINY_M3, "--json").stdout)
+            return [fault for fault in report["faults"] if fault["class"] != "probe"]
+
+        self.assertEqual(faults(), [])
+        data = bytearray(file.read_bytes())
+        names = ["blk.0.ffn_down.weight", "blk.2.ffn_up_shexp.weight", "blk.3.indexer.k_proj.weight"]
+        for name in names:
+            begin = Gguf(file).tensor_at[name]
+            data[begin : begin + 1024] = data[begin + 1024 : begin + 2048]
+        file.write_bytes(data)
+        self.assertEqual(sorted({fault["tensor"] for fault in faults()}), names)
 
     def test_errors(self):
         self.assertEqual(run("check").returncode, 2)

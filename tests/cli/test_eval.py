@@ -12,6 +12,7 @@ from support import DATA, MADE_MODELS, Q8_0, errors_of, run
 TEXT = DATA / "golden" / "perplexity.txt"
 QUESTIONS = DATA / "questions.jsonl"
 BF16 = MADE_MODELS / "minim-tiny-bf16.gguf"
+TINY_M3 = DATA / "models" / "minim-tiny-m3"
 WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
 
@@ -68,6 +69,14 @@ class Divergence(Evaluation):
         other = self.figures("kl", "-m", BF16, "--reference", saved)
         self.assertGreater(other["kl_mean"], 1e-5)
         self.assertEqual(other["tokens"], text["tokens"])
+
+    def test_minimax_m3_is_compared_with_itself_in_eight_bits(self):
+        saved, quantised = self.folder / "self", self.folder / "q.gguf"
+        self.figures("kl", "-m", TINY_M3, "-f", TEXT, "--chunk", 64, "--chunks", 4, "--save", saved)
+        self.assertEqual(run("quantize", TINY_M3, quantised, "Q8_0", "--pure").returncode, 0)
+        figures = self.figures("kl", "-m", quantised, "--reference", saved)
+        self.assertTrue(1e-6 < figures["kl_mean"] < 0.5, figures)
+        self.assertGreater(figures["same_top"], 0.8)
 
     def test_the_report_has_the_names_of_llama_perplexity(self):
         saved = self.folder / "saved"

@@ -6,7 +6,7 @@ import unittest
 
 from support import MADE_MODELS, Q8_0, abi, minim, np, prompt
 
-LAYOUTS = ("bf16", "fp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128", "int8")
+LAYOUTS = ("bf16", "fp8", "mxfp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128", "int8")
 
 
 class Conversions(unittest.TestCase):

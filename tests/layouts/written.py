@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import make
 import minim
-from packing import CtInt, Fp8, Int8, Mxfp4, Nvfp4
+from packing import CtInt, Fp8, Int8, Mxfp4, Mxfp8, Nvfp4
 from tensors import read_file
 
 EXPERTS = r"\.experts\.\d+\.w[123]$"
@@ -26,6 +26,7 @@ LINEARS = EXPERTS + r"|\.self_attn\.[qkvo]_proj$"
 # Layout: its packing, the modules that are packed, their tensors.
 LAYOUTS = {
     "fp8": (Fp8("block", ".weight_scale_inv"), LINEARS, {".weight", ".weight_scale_inv"}),
+    "mxfp8": (Mxfp8(".weight_scale_inv"), LINEARS, {".weight", ".weight_scale_inv"}),
     "nvfp4": (Nvfp4("modelopt", input=False), EXPERTS, {".weight", ".weight_scale", ".weight_scale_2"}),
     "nvfp4-ct": (Nvfp4("ct", input=False), EXPERTS, {".weight_packed", ".weight_scale", ".weight_global_scale"}),
     "mxfp4-ct": (Mxfp4(), EXPERTS, {".weight_packed", ".weight_scale"}),

@@ -475,7 +475,7 @@ def convert(
     `embedding_type`: of these tensors, before the rules. `pure`: without the recipe's exceptions. `imatrix`: a file of importance data, for
     tensors whose names have one of `include_weights` and none of `exclude_weights`. `effort`: "full" or "fast". `metadata`: a dict of
     metadata keys; None removes one. `part_bytes`, `part_tensors`: limits of a part. `dry_run`: only plan. `memory`: the most memory of all
-    buffers, in bytes; 0 is 2 GiB. `layout`: of a folder, "bf16", "fp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128" or "int8".
+    buffers, in bytes; 0 is 2 GiB. `layout`: of a folder, "bf16", "fp8", "mxfp8", "nvfp4", "nvfp4-ct", "mxfp4-ct", "int4-g32", "int4-g128" or "int8".
     `keep_experts`: how many of each layer, by `imatrix`, or a file that lists them. `reuse`: an earlier output, from which tensors that would
     be the same are copied. `container`: "gguf" or "safetensors", else by the name of the output. `progress`: progress(Conversion), from another thread; raise an exception to cancel.
     """

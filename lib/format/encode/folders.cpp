@@ -16,6 +16,7 @@ namespace minim {
 namespace {
 
 constexpr int64_t k_fp8_block = 128;
+constexpr int64_t k_mxfp8_group = 32;
 
 const encoding::FolderKernels& folder_kernels() {
 #if MINIM_HAS_AVX2_ENCODERS
@@ -49,6 +50,18 @@ void for_each_row(const EncodeFolderRows& job, int64_t group, double least_weigh
     }
 }
 
+// Encodes a group under the scale 2^exponent. Returns the sum of the square errors.
+double encode_mxfp8_group(const float* x, int exponent, uint8_t* codes) {
+    double error = 0.0;
+    for (int64_t i = 0; i < k_mxfp8_group; ++i) {
+        codes[i] = float_to_e4m3(std::ldexp(x[i], -exponent));
+        const double difference =
+            static_cast<double>(std::ldexp(e4m3_to_float(codes[i]), exponent)) - static_cast<double>(x[i]);
+        error += difference * difference;
+    }
+    return error;
+}
+
 }  // namespace
 
 float nvfp4_factor(float largest_magnitude) noexcept {
@@ -70,6 +83,30 @@ void encode_mxfp4_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* s
         return folder_kernels().mxfp4(task, codes + row * (job.n_columns / 2),
                                       scales + row * (job.n_columns / 32));
     });
+}
+
+void encode_mxfp8_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales) {
+    constexpr int k_bias = 127;
+    constexpr int k_largest_code_exponent = 8;  // 448 is 1.75 * 2^8
+    for_each_row(
+        job, k_mxfp8_group, encoding::k_min_weight, "MXFP8", [&](int64_t row, const encoding::RowTask& task) {
+            for (int64_t column = 0; column < job.n_columns; column += k_mxfp8_group) {
+                const float* x = task.x + column;
+                uint8_t* to = codes + row * job.n_columns + column;
+                float peak = 0.0F;
+                for (int64_t i = 0; i < k_mxfp8_group; ++i) peak = std::max(peak, std::fabs(x[i]));
+                int exponent =
+                    peak > 0.0F ? std::max(std::ilogb(peak) - k_largest_code_exponent, -k_bias) : 0;
+                uint8_t other[k_mxfp8_group];
+                if (encode_mxfp8_group(x, exponent + 1, other) < encode_mxfp8_group(x, exponent, to)) {
+                    std::copy_n(other, k_mxfp8_group, to);
+                    ++exponent;
+                }
+                scales[(row * job.n_columns + column) / k_mxfp8_group] =
+                    static_cast<uint8_t>(exponent + k_bias);
+            }
+            return encoding::k_encoded;
+        });
 }
 
 void encode_fp8_folder(const EncodeFolderRows& job, uint8_t* codes, float* scales) {

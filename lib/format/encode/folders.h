@@ -30,6 +30,11 @@ void encode_nvfp4_folder(const EncodeFolderRows& job, float factor, uint8_t* cod
 // MXFP4: x is about e2m1(code) * 2^(scale - 127). codes: as above. scales: [n_rows, n_columns / 32], E8M0.
 void encode_mxfp4_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales);
 
+// MXFP8: x is about e4m3(code) * 2^(scale - 127). codes: [n_rows, n_columns]. scales: [n_rows, n_columns / 32], E8M0: of the two powers of
+// two that bring the largest magnitude of a group to the upper codes, the one with the smaller square error. Importance has no effect, as
+// with FP8.
+void encode_mxfp8_folder(const EncodeFolderRows& job, uint8_t* codes, uint8_t* scales);
+
 // FP8 in blocks of 128 x 128, the last of them smaller: x is about e4m3(code) * scale. codes: [n_rows, n_columns], of any size.
 // scales: [ceil(n_rows / 128), ceil(n_columns / 128)], the largest magnitude of the block / 448. Searching for scales gains less than
 // 0.3 %, as the steps of E4M3 are relative; so importance has no effect.

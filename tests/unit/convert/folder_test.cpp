@@ -155,6 +155,7 @@ TEST_CASE("layouts store experts, and fp8 attention too, within the errors of th
     // quality.json has for Gaussian matrices: FP8 0.026, NVFP4 0.085, MXFP4 0.11, INT4 0.09 to 0.11, INT8 0.007.
     const Case cases[] = {
         {FolderLayout::fp8, 0.03, k_n_expert_matrices + k_n_attention_matrices},
+        {FolderLayout::mxfp8, 0.03, k_n_expert_matrices + k_n_attention_matrices},
         {FolderLayout::nvfp4, 0.1, k_n_expert_matrices},
         {FolderLayout::nvfp4_ct, 0.1, k_n_expert_matrices},
         {FolderLayout::mxfp4_ct, 0.13, k_n_expert_matrices},

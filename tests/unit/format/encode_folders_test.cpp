@@ -151,6 +151,43 @@ void check_folder_quality(const std::string& kind) {
 
 }  // namespace
 
+TEST_CASE("MXFP8 takes the power of two with the smaller error, and holds every magnitude") {
+    // Groups with peaks below and above 1.75 times a power of two, one of zeros, one of the smallest numbers, one of the largest.
+    constexpr int64_t k_group = 32;
+    const float peaks[] = {1.7F, 1.9F, 0.0F, 1e-40F, 3e38F, 447.0F};
+    WeightMatrix matrix = test::weight_matrix("narrow", 1);
+    matrix.n_rows = 1;
+    matrix.n_columns = k_group * std::ssize(peaks);
+    matrix.weights.assign(static_cast<size_t>(matrix.n_columns), 0.0F);
+    for (int64_t i = 0; i < matrix.n_columns; ++i) {
+        const auto within = static_cast<float>(i % k_group);
+        matrix.weights[static_cast<size_t>(i)] =
+            peaks[i / k_group] * (i % 2 == 0 ? 1.0F : -1.0F) * (1.0F - within / 40.0F);
+    }
+    std::vector<uint8_t> codes(matrix.weights.size());
+    std::vector<uint8_t> scales(std::size(peaks));
+    encode_mxfp8_folder(folder_rows(matrix, false), codes.data(), scales.data());
+    const auto error_with = [&](size_t group, int exponent) {
+        double error = 0.0;
+        for (size_t i = group * k_group; i < (group + 1) * k_group; ++i) {
+            const double x = static_cast<double>(matrix.weights[i]);
+            const float code = e4m3_to_float(float_to_e4m3(static_cast<float>(std::ldexp(x, -exponent))));
+            error += std::pow(std::ldexp(static_cast<double>(code), exponent) - x, 2);
+        }
+        return error;
+    };
+    for (size_t group = 0; group < std::size(peaks); ++group) {
+        INFO("peak " << peaks[group]);
+        const int exponent = static_cast<int>(scales[group]) - 127;
+        CHECK(scales[group] < 255);
+        const double own = error_with(group, exponent);
+        CHECK(own <= error_with(group, exponent + 1));
+        if (scales[group] > 0) CHECK(own <= error_with(group, exponent - 1));
+        for (size_t i = group * k_group; i < (group + 1) * k_group; ++i)
+            CHECK(codes[i] == float_to_e4m3(std::ldexp(matrix.weights[i], -exponent)));
+    }
+}
+
 TEST_CASE("folders are encoded as exactly as a search in NumPy does it") {
     check_folder_quality("narrow");
 }
@@ -255,6 +292,8 @@ TEST_CASE("the encoders of folders refuse what they cannot encode") {
                        [&] { encode_mxfp4_folder(folder_rows(matrix, true), codes, bytes); });
     test::expect_error(Status::invalid, "row 1, column 9",
                        [&] { encode_fp8_folder(folder_rows(matrix, true), codes, scales); });
+    test::expect_error(Status::invalid, "row 1, column 9",
+                       [&] { encode_mxfp8_folder(folder_rows(matrix, true), codes, bytes); });
     matrix.weights[128 + 9] = 0.5F;
     matrix.importance[3] = -1.0F;
     test::expect_error(Status::invalid, "importance of column 3", [&] { nvfp4(1.0F); });
