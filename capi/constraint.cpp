@@ -36,6 +36,23 @@ minim_constraint_params read_params(const minim_constraint_params* params) {
                      offsetof(minim_constraint_params, calls_are_optional));
 }
 
+// Returns the tokens between which an answer may reason before it begins.
+constraint::ConstraintStart reasoning_start(const tokenizer::Tokenizer& tokenizer,
+                                            const minim_constraint_params& params) {
+    if (!optional_text(params.starts_after).empty())
+        fail(Status::invalid, "may_reason is 1 and starts_after is '{}': one of them decides",
+             params.starts_after);
+    if (params.calls_are_optional != 0)
+        fail(Status::invalid, "may_reason has no use if calls are optional: any text may precede them");
+    const chat::Markup& markup = chat::markup_of(tokenizer);
+    const auto token = [&](std::string_view text) {
+        const auto found = tokenizer.find(text);
+        if (!found) fail(Status::unsupported, "may_reason is 1, but the model has no token {}", text);
+        return found;
+    };
+    return {.starts_after = token(markup.think_close), .reasons_from = token(markup.think_open)};
+}
+
 // Returns the token that begins a call, if calls are optional.
 std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool are_optional) {
     if (!are_optional) return std::nullopt;
@@ -50,9 +67,11 @@ minim_constraint* compiled(const minim_model& model, Grammar grammar, const mini
                            std::optional<int32_t> opens_with = std::nullopt) {
     const auto open = std::make_shared<const OpenModel>(model.open);
     const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(open, &open->model->text().tokenizer());
-    const auto starts_after = first_token(*tokenizer, params.starts_after);
+    constraint::ConstraintStart start = {.starts_after = first_token(*tokenizer, params.starts_after),
+                                         .opens_with = opens_with};
+    if (flag(params.may_reason, "may_reason")) start = reasoning_start(*tokenizer, params);
     return new minim_constraint{std::make_shared<const constraint::Constraint>(
-        std::move(grammar), tokenizer, open->model->text().token_trie(), starts_after, opens_with)};
+        std::move(grammar), tokenizer, open->model->text().token_trie(), start)};
 }
 
 // Compiles a grammar for output other than tool calls.

@@ -1548,9 +1548,15 @@ typedef struct minim_constraint_params {
        ignored, each with a warning in the log that names the tool, the place and the keyword. 0: they are an
        error. */
     int32_t relax;
+    /* 1: the answer may begin with reasoning: with think_begin of minim_chat_markup, then anything up to
+       think_end; or with think_end alone. The constraint applies after that, and else from the first token.
+       For prompts that leave it to the model whether it reasons, as those of MiniMax-M3 in adaptive mode.
+       starts_after must then be NULL, and calls_are_optional 0. */
+    int32_t may_reason;
+    int32_t reserved; /* 0 */
 } minim_constraint_params;
 #define MINIM_CONSTRAINT_PARAMS_INIT \
-    { sizeof(minim_constraint_params), 0, NULL, 0, 0 }
+    { sizeof(minim_constraint_params), 0, NULL, 0, 0, 0, 0 }
 
 /*
  * Compiles a JSON Schema (draft 2020-12 and the spellings of older ones); `{"type": "object"}` allows any

@@ -890,6 +890,7 @@ class Decoder {
 struct ConstraintOptions {
     std::string
         starts_after;  // an added token, as think_end of chat_markup(); "": the constraint applies from the first token
+    bool may_reason = false;  // instead: the answer may begin with reasoning, in the model's markup
     // Only for constraints from tools:
     bool calls_are_optional = false;  // the answer may be text; a call, once it is opened, fits the tools
     bool relax = false;               // ignore keywords that cannot be enforced, with a warning in the log
@@ -971,6 +972,7 @@ class Constraint {
         params.starts_after = detail::text_or_null(options.starts_after);
         params.calls_are_optional = options.calls_are_optional ? 1 : 0;
         params.relax = options.relax ? 1 : 0;
+        params.may_reason = options.may_reason ? 1 : 0;
         return Constraint(detail::create<HandleType>(
             [&](minim_constraint** out, minim_error* error) { return call(params, out, error); }));
     }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "chat/markup.h"
+#include "constraint/open_elements.h"
 #include "constraint/positions.h"
 
 namespace minim::constraint {
@@ -25,15 +27,27 @@ Grammar after_reasoning(Grammar grammar) {
 }  // namespace
 
 Constraint::Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-                       std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after,
-                       std::optional<int32_t> opens_with)
+                       std::shared_ptr<const TokenTrie> trie, const ConstraintStart& start)
     : tokenizer_(std::move(tokenizer)),
       trie_(std::move(trie)),
-      starts_after_(starts_after),
-      opens_with_(opens_with),
-      automaton_(make_automaton(starts_after && !opens_with ? after_reasoning(std::move(grammar)) : grammar,
-                                trie_->longest_token())),
-      finder_(automaton_, *tokenizer_, *trie_) {}
+      start_(start),
+      element_mark_(grammar.compares_elements() ? tokenizer_->find(chat::k_m3.mark) : std::nullopt),
+      automaton_(make_automaton(
+          start.starts_after && !start.opens_with ? after_reasoning(std::move(grammar)) : grammar,
+          trie_->longest_token())),
+      finder_(automaton_, *tokenizer_, *trie_) {
+    if (start_.reasons_from && (begins_with(start_.reasons_from) || begins_with(start_.starts_after)))
+        start_ = {};
+}
+
+// Returns whether a text of the grammar begins with a token.
+bool Constraint::begins_with(std::optional<int32_t> token) const {
+    Positions positions(automaton_);
+    const int32_t start = positions.start_of(automaton_.start_rule);
+    return std::ranges::any_of(automaton_.tokens, [&](const Automaton::TokenSymbol& symbol) {
+        return symbol.token == token && positions.step(start, symbol.symbol) != Positions::k_dead;
+    });
+}
 
 std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state, int32_t count) const {
     std::vector<int32_t> kind = automaton_.kind_of(state, count, trie_->longest_token());
@@ -55,11 +69,18 @@ bool Constraint::matches(std::string_view text) const {
     const auto text_of = [&](std::optional<int32_t> token) {
         return token ? tokenizer_->token_bytes(*token) : std::string_view();
     };
-    const std::string_view first = text_of(starts_after_);
-    if (!opens_with_) return matches_form(text, first);
+    const std::string_view first = text_of(start_.starts_after);
+    if (element_mark_) {
+        const size_t last = first.empty() ? std::string_view::npos : text.rfind(first);
+        const size_t begin = last == std::string_view::npos ? 0 : last + first.size();
+        if (!closes_its_elements(text.substr(begin), chat::k_m3.mark)) return false;
+    }
+    if (start_.reasons_from && !text.starts_with(text_of(start_.reasons_from)))
+        return matches_form(text.substr(text.starts_with(first) ? first.size() : 0), {});
+    if (!start_.opens_with) return matches_form(text, first);
     const size_t begin = text.find(first);
     if (begin == std::string_view::npos) return true;
-    const size_t opening = text.find(text_of(opens_with_), begin + first.size());
+    const size_t opening = text.find(text_of(start_.opens_with), begin + first.size());
     return opening == std::string_view::npos || matches_form(text.substr(opening), {});
 }
 

@@ -85,6 +85,13 @@ Part ElementCalls::element(const std::string& name, Part value) {
                               grammar_.text(name + ">")});
 }
 
+// Returns an element with one of many names.
+Part ElementCalls::free_element(const TextAutomaton& names, Part value) {
+    grammar_.compare_elements();
+    const Part name = grammar_.sequence({part_of(grammar_, names, spelling_), grammar_.text(">")});
+    return grammar_.sequence({mark_, grammar_.text(k_m3.parameter_open), name, value, name});
+}
+
 Part ElementCalls::members(JsonSchema& json, const Value& flat, const std::string& where,
                            bool are_arguments) {
     const MemberWriting writing = {
@@ -95,11 +102,8 @@ Part ElementCalls::members(JsonSchema& json, const Value& flat, const std::strin
             },
         .further =
             [&](const TextAutomaton* names, const Value& schema, const std::string& place) {
-                const TextAutomaton allowed = names != nullptr ? both(names_, *names, place) : names_;
-                const Part name =
-                    grammar_.sequence({part_of(grammar_, allowed, spelling_), grammar_.text(">")});
-                return grammar_.sequence(
-                    {mark_, grammar_.text(k_m3.parameter_open), name, value(schema, place), name});
+                return free_element(names != nullptr ? both(names_, *names, place) : names_,
+                                    value(schema, place));
             },
         .separator = grammar_.empty(),
         .empty_properties_close = are_arguments,
@@ -145,9 +149,7 @@ void ElementCalls::define_values(JsonSchema& json) {
 Part ElementCalls::any_value() {
     if (!any_value_) {
         any_value_ = grammar_.declare("value");
-        const Part name = grammar_.sequence({part_of(grammar_, names_, spelling_), grammar_.text(">")});
-        const Part any = grammar_.sequence(
-            {mark_, grammar_.text(k_m3.parameter_open), name, grammar_.call(*any_value_), name});
+        const Part any = free_element(names_, grammar_.call(*any_value_));
         grammar_.define(*any_value_,
                         grammar_.sequence({grammar_.choice({part_of(grammar_, without_mark_, spelling_),
                                                             grammar_.repeat(any, 1, -1)}),

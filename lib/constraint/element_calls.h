@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grammar of calls in the format of MiniMax-M3 models: each argument is an element, objects and lists are elements in
 // elements, as the chat template writes them. Texts are any text without the mark, numbers and the like are written as JSON. The
-// names of elements in objects without named members are free, and their closing tags may have another name: no grammar can
-// compare them.
+// names of elements in objects without named members are free. No grammar can compare them with those of their closing tags:
+// open_elements.h does.
 #pragma once
 
 #include <optional>
@@ -31,6 +31,7 @@ class ElementCalls {
     Part members(JsonSchema& json, const json::Value& flat, const std::string& where, bool are_arguments);
     Part items(JsonSchema& json, const json::Value& flat, const std::string& where);
     Part element(const std::string& name, Part value);
+    Part free_element(const TextAutomaton& names, Part value);
     Part value(const json::Value& schema, const std::string& where);
     Part any_value();
     void define_values(JsonSchema& json);

@@ -65,6 +65,9 @@ class Grammar {
     void define(RuleId rule, Part body) { rules_[rule.index].body = body; }
     RuleId add_rule(std::string name, Part body);
     void start_with(RuleId rule) noexcept { start_ = rule; }
+    // Says that the grammar has elements with free names (element_calls.h), whose closing tags are compared apart (open_elements.h).
+    void compare_elements() noexcept { compares_elements_ = true; }
+    bool compares_elements() const noexcept { return compares_elements_; }
     void start_with(Part answer) { start_with(add_rule("answer", answer)); }
 
     // For readers of the grammar:
@@ -100,6 +103,7 @@ class Grammar {
     std::vector<Graph> graphs_;
     std::vector<Rule> rules_;
     RuleId start_;
+    bool compares_elements_ = false;
 };
 
 // The maximum number of repeats of a part: each repeat is a copy in the automaton.

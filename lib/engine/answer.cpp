@@ -103,7 +103,7 @@ std::vector<int32_t> Answer::banned() const {
     if (!may_end()) ids = end_tokens_;
     const auto think = reasoning_.barred();
     const bool is_wanted =
-        matcher_ && (matcher_->has_started() || params_.constraint->starts_after() == think);
+        matcher_ && (matcher_->has_started() || params_.constraint->start().starts_after == think);
     if (think && !is_wanted) ids.push_back(*think);
     return ids;
 }

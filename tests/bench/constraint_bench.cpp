@@ -251,7 +251,7 @@ int main() {
         const std::vector<int32_t> tokens = tokens_of(form.answer, ids);
         start = Clock::now();
         const auto constraint =
-            std::make_shared<const Constraint>(std::move(form.grammar), tokenizer, trie, std::nullopt);
+            std::make_shared<const Constraint>(std::move(form.grammar), tokenizer, trie, ConstraintStart{});
         const double make_ms = microseconds_since(start) * 1e-3;
         const Cost first = follow(constraint, tokens);
         std::vector<Cost> later;

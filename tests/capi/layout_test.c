@@ -251,7 +251,9 @@ FIELD(minim_constraint_params, flags, 4);
 FIELD(minim_constraint_params, starts_after, 8);
 FIELD(minim_constraint_params, calls_are_optional, 16);
 FIELD(minim_constraint_params, relax, 20);
-SIZE(minim_constraint_params, 24);
+FIELD(minim_constraint_params, may_reason, 24);
+FIELD(minim_constraint_params, reserved, 28);
+SIZE(minim_constraint_params, 32);
 
 FIELD(minim_engine_params, flags, 4);
 FIELD(minim_engine_params, kv_tokens, 8);

@@ -326,6 +326,8 @@ int main(void) {
     FIELD(minim_constraint_params, starts_after);
     FIELD(minim_constraint_params, calls_are_optional);
     FIELD(minim_constraint_params, relax);
+    FIELD(minim_constraint_params, may_reason);
+    FIELD(minim_constraint_params, reserved);
     STRUCT(minim_option_info);
     FIELD(minim_option_info, size);
     FIELD(minim_option_info, type);

@@ -185,6 +185,17 @@ class Constraints(unittest.TestCase):
             r'<parameter name="city">[^<]{0,9}</parameter>\n</invoke>\n</minimax:tool_call>\Z',
         )
 
+    def test_reasoning_may_come_first(self):
+        constraint = model().constraint(choices=["yes", "no"], may_reason=True)
+        for text in ("yes", "</think>no", "<think>hm</think>\n\nyes"):
+            self.assertTrue(constraint.matches(text), text)
+        for text in ("hm</think>yes", "<think>yes", "yes</think>"):
+            self.assertFalse(constraint.matches(text), text)
+        end = model().tokenize("]~b]user\nWell?[e~[\n]~b]ai\n")
+        with model().session(context=64) as session:
+            text = text_of(session.generate(end, schema=constraint, max_tokens=40, max_reasoning_tokens=5))
+            self.assertTrue(constraint.matches(text), text)
+
     def test_what_is_wrong_is_named(self):
         for arguments, part in (
             (dict(schema={"properties": {"a": {"type": "text"}}}), "schema/properties/a: 'type'"),
@@ -194,6 +205,8 @@ class Constraints(unittest.TestCase):
             (dict(choices=[]), "no choices"),
             (dict(tools=[{"name": "a"}], tool="b"), "no tool 'b'"),
             (dict(regex="a", starts_after="think"), "'think'"),
+            (dict(regex="a", starts_after="</think>", may_reason=True), "one of them decides"),
+            (dict(tools=[{"name": "a"}], optional=True, may_reason=True), "no use if calls are optional"),
         ):
             with self.subTest(arguments), self.assertRaises(minim.Error) as caught:
                 model().constraint(**arguments)

@@ -103,8 +103,9 @@ std::vector<GenerateParams> all_settings(int64_t n_vocab) {
 
 std::shared_ptr<const constraint::Constraint> letters(const std::shared_ptr<const model::Model>& model) {
     const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
-    return std::make_shared<const constraint::Constraint>(
-        constraint::grammar_of_regex("[a-z ]{1,20}"), tokenizer, model->text().token_trie(), std::nullopt);
+    return std::make_shared<const constraint::Constraint>(constraint::grammar_of_regex("[a-z ]{1,20}"),
+                                                          tokenizer, model->text().token_trie(),
+                                                          constraint::ConstraintStart{});
 }
 
 uint64_t bytes_to_host(const Devices& devices) {

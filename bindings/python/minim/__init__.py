@@ -998,6 +998,7 @@ class Model(abi.Handle):
         starts_after=None,
         optional=False,
         relax=False,
+        may_reason=False,
     ):
         """Makes a Constraint for generate() and submit(): structured output. It can be used for any number of answers.
 
@@ -1009,6 +1010,7 @@ class Model(abi.Handle):
         starts_after  "</think>": anything is allowed up to this token
         optional      with tools: the answer may be text; a call, once the model opens it, fits the tools
         relax         with tools: keywords that cannot be enforced are left out, with a warning in the log
+        may_reason    instead of starts_after: the answer may begin with reasoning, which the prompt leaves to the model
         """
         given = [form for form in (schema, regex, grammar, choices, tools) if form is not None]
         if len(given) != 1:
@@ -1017,6 +1019,7 @@ class Model(abi.Handle):
             starts_after=None if starts_after is None else _zero_terminated(starts_after, "starts_after"),
             calls_are_optional=int(optional),
             relax=int(relax),
+            may_reason=int(may_reason),
         )
         if schema is not None:
             call = "constraint_from_schema", _json(schema)

@@ -213,10 +213,10 @@ class Llama:
         chosen = self._sampling("create_chat_completion()", options, max_tokens, temperature)
         if logprobs:
             chosen.update(logprobs=1, top_logprobs=top_logprobs or 0)
-        opened = self._opens_thought(messages, given)
-        chosen["schema"] = self._constraint(given, tool_choice, schema, _grammar_text(grammar), opened)
+        thought = self._thought(messages, given)
+        chosen["schema"] = self._constraint(given, tool_choice, schema, _grammar_text(grammar), thought)
         prompt = self.model.tokenize_chat(messages, tools=given)
-        chunks = self._chunks(prompt, given, opened, chosen, model or self.model.info.name)
+        chunks = self._chunks(prompt, given, "starts_after" in thought, chosen, model or self.model.info.name)
         return Stream(self._turns, chunks) if stream else self._joined(self._turns.whole(chunks))
 
     def create_completion(
@@ -308,13 +308,17 @@ class Llama:
             chosen["seed"] = self._seeds.next()
         return chosen
 
-    def _opens_thought(self, messages: typing.Any, tools: typing.Any) -> bool:
-        return typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip().endswith(self.model.chat_markup.think_begin)
+    def _thought(self, messages: typing.Any, tools: typing.Any) -> Json:
+        """Returns the arguments by which a constraint leaves room for the reasoning that a prompt opens, or leaves to the model."""
+        markup = self.model.chat_markup
+        prompt = typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip()
+        if prompt.endswith(markup.think_begin):
+            return {"starts_after": markup.think_end}
+        return {"may_reason": markup.format == "minimax_m3" and not prompt.endswith(markup.think_end)}
 
     def _constraint(
-        self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, grammar: typing.Any, opened: bool
+        self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, grammar: typing.Any, thought: Json
     ) -> typing.Optional[minim.Constraint]:
-        after = self.model.chat_markup.think_end if opened else None
         must_call = tool_choice == "required" or isinstance(tool_choice, dict)
         if must_call and not tools:
             raise refusal(f"tool_choice is {tool_choice!r}, but there are no tools")
@@ -323,10 +327,10 @@ class Llama:
         if must_call and schema is not None:
             raise refusal(f"response_format is refused beside tool_choice={tool_choice!r}: an answer that must be a call has its form")
         if must_call:
-            return self.model.constraint(tools=tools, tool=_tool_name(tool_choice), starts_after=after)
+            return self.model.constraint(tools=tools, tool=_tool_name(tool_choice), **thought)
         if grammar is not None:
-            return self.model.constraint(grammar=grammar, starts_after=after)
-        return None if schema is None else self.model.constraint(schema, starts_after=after)
+            return self.model.constraint(grammar=grammar, **thought)
+        return None if schema is None else self.model.constraint(schema, **thought)
 
     def _generated(self, prompt: typing.Sequence[int], options: Json) -> typing.Iterator[minim.Token]:
         """Evaluates what the session does not have of the prompt, and iterates over the answer."""

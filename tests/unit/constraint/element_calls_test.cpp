@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "chat/output_parser.h"
 #include "constraint/matcher.h"
+#include "constraint/open_elements.h"
 #include "constraint/tool_calls.h"
 #include "support/catch.h"
 #include "support/files.h"
@@ -45,8 +46,8 @@ std::shared_ptr<const Constraint> element_constraint(const TokenizerPointer& tok
     Grammar grammar =
         grammar_of_tool_calls(json::parse(tools, "tools", json::Source::argument), choice, *tokenizer);
     return std::make_shared<const Constraint>(std::move(grammar), tokenizer,
-                                              std::make_shared<const TokenTrie>(*tokenizer), std::nullopt,
-                                              opens_with);
+                                              std::make_shared<const TokenTrie>(*tokenizer),
+                                              ConstraintStart{.opens_with = opens_with});
 }
 
 // Returns whether the tokens of the text, with its markup, are a whole answer.
@@ -160,6 +161,49 @@ TEST_CASE("objects of M3 without named members take any elements") {
     CHECK(allows(any, "~<v>text~</v>"));
     CHECK(allows(any, "~<v>~<a>~<b>x~</b>~</a>~</v>"));
     CHECK(!allows(any, "~<v>text~<a>x~</a>~</v>"));
+}
+
+TEST_CASE("closing tags of M3 have the names of their elements where these are free") {
+    constexpr std::string_view any =
+        R"({"properties": {"v": {}}, "additionalProperties": {"type": "string"}})";
+    CHECK(allows(any, "~<v>~<a>~<a>x~</a>~</a>~<ab>y~</ab>~</v>~<w>z~</w>"));
+    CHECK(!allows(any, "~<v>~<a>x~</b>~</v>"));
+    CHECK(!allows(any, "~<v>~<ab>x~</a>~</v>"));
+    CHECK(!allows(any, "~<v>~<a>x~</ab>~</v>"));
+    CHECK(!allows(any, "~<v>~<a>~<b>x~</a>~</b>~</v>"));
+    CHECK(!allows(any, "~<v>x~</v>~<w>z~</u>"));
+    CHECK(!allows(any, "~<v>~<a>x~</v>~</a>"));
+
+    // Whatever is chosen, elements are closed by their names.
+    const auto constraint = element_constraint(
+        k_m3_tokenizer, R"([{"name": "f", "parameters": {"properties": {"v": {"type": "object"}}}}])");
+    const auto end_of_name = k_m3_tokenizer->encode(">", tokenizer::Specials::exact).at(0);
+    const auto mark = k_m3_tokenizer->find("]<]minimax[>[").value();
+    std::mt19937 random(3);
+    int64_t n_free = 0;
+    for (int i = 0; i < 100; ++i) {
+        Matcher matcher(constraint, k_m3_tokenizer->n_tokens(), {});
+        std::string text;
+        for (int64_t n = 0; !matcher.may_end() && n < 5000; ++n) {
+            std::vector<int32_t> ids;
+            const auto allowed = matcher.allowed();
+            for (int32_t id = 0; id < k_m3_tokenizer->n_tokens(); ++id)
+                if ((allowed[id / 64] >> (id % 64) & 1) != 0) ids.push_back(id);
+            REQUIRE(!ids.empty());
+            int32_t id = ids[random() % ids.size()];
+            // Else most names and texts would be long.
+            for (const int32_t end : {end_of_name, mark})
+                if (random() % 2 == 0 && std::ranges::count(ids, end) > 0) id = end;
+            text += k_m3_tokenizer->token_bytes(id);
+            matcher.accept(id);
+        }
+        if (!matcher.may_end()) continue;  // too deep
+        INFO(text);
+        CHECK(closes_its_elements(text, "]<]minimax[>["));
+        CHECK(constraint->matches(text));
+        n_free += text.find("<v>") != std::string::npos ? 1 : 0;
+    }
+    CHECK(n_free > 10);
 }
 
 TEST_CASE("references and listed values of M3 are followed") {

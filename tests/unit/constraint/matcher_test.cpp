@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "constraint/gbnf.h"
 #include "constraint/json_schema.h"
+#include "constraint/regex.h"
 #include "support.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -27,7 +29,8 @@ const auto k_trie = std::make_shared<const TokenTrie>(*k_tokenizer);
 const int64_t k_n_vocab = k_tokenizer->n_tokens() + 7;  // padded, as the rows of logits may be
 
 std::shared_ptr<const Constraint> constraint_of(Grammar grammar, std::optional<int32_t> starts_after = {}) {
-    return std::make_shared<const Constraint>(std::move(grammar), k_tokenizer, k_trie, starts_after);
+    return std::make_shared<const Constraint>(std::move(grammar), k_tokenizer, k_trie,
+                                              ConstraintStart{.starts_after = starts_after});
 }
 
 std::shared_ptr<const Constraint> schema_constraint(std::string_view schema,
@@ -165,6 +168,55 @@ TEST_CASE("everything is allowed up to the token that starts the constraint") {
     CHECK_FALSE(is_in(matcher.allowed(), newline[0]));
     for (const int32_t id : k_tokenizer->encode("true", tokenizer::Specials::none)) matcher.accept(id);
     CHECK(matcher.must_end());
+}
+
+TEST_CASE("an answer may begin with reasoning if the constraint says so, or go without") {
+    const int32_t open = k_tokenizer->find("<think>").value();
+    const int32_t close = k_tokenizer->find("</think>").value();
+    const ConstraintStart may_reason = {.starts_after = close, .reasons_from = open};
+    const auto constraint =
+        std::make_shared<const Constraint>(grammar_of_regex("ab"), k_tokenizer, k_trie, may_reason);
+    const auto follow = [&](std::initializer_list<std::string_view> parts) {
+        Matcher matcher(constraint, k_n_vocab, {});
+        try {
+            for (const std::string_view part : parts)
+                for (const int32_t id : k_tokenizer->encode(part, tokenizer::Specials::exact))
+                    matcher.accept(id);
+        } catch (const Error&) {
+            return false;
+        }
+        return matcher.may_end();
+    };
+    CHECK(follow({"ab"}));
+    CHECK(follow({"</think>", "ab"}));
+    CHECK(follow({"<think>", "some thought", "</think>", "\n\nab"}));
+    CHECK_FALSE(follow({"<think>", "some thought"}));
+    CHECK_FALSE(follow({"some thought", "</think>", "ab"}));
+    CHECK_FALSE(follow({"a", "<think>", "</think>", "b"}));
+    for (const char* text : {"ab", "</think>ab", "<think>x</think>ab", "<think></think>\n\nab"})
+        CHECK(constraint->matches(text));
+    for (const char* text : {"", "x</think>ab", "<think>ab", "ab</think>"})
+        CHECK_FALSE(constraint->matches(text));
+
+    Matcher matcher(constraint, k_n_vocab, {});
+    CHECK(matcher.has_started());
+    for (const int32_t id : {open, close, k_tokenizer->encode("a", tokenizer::Specials::exact)[0]})
+        CHECK(is_in(matcher.allowed(), id));
+    CHECK_FALSE(is_in(matcher.allowed(), k_tokenizer->encode("x", tokenizer::Specials::exact)[0]));
+    matcher.accept(open);
+    CHECK_FALSE(matcher.has_started());
+    matcher.accept(close);
+    CHECK(matcher.has_started());
+    CHECK_FALSE(is_in(matcher.allowed(), open));
+    CHECK_FALSE(is_in(matcher.allowed(), close));
+
+    // A grammar with such markup of its own says what comes first.
+    const auto own = std::make_shared<const Constraint>(
+        grammar_of_gbnf("root ::= <think> \"x\" </think> \"ab\"", k_tokenizer.get()), k_tokenizer, k_trie,
+        may_reason);
+    CHECK(own->matches("<think>x</think>ab"));
+    CHECK_FALSE(own->matches("<think>y</think>ab"));
+    CHECK_FALSE(own->matches("ab"));
 }
 
 TEST_CASE("markup is allowed only as the token that the grammar names") {

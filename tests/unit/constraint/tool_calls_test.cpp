@@ -38,7 +38,7 @@ Grammar grammar_of(std::string_view tools, const ToolChoice& choice = {}) {
 bool fits(std::string_view text, const ToolChoice& choice = {}, std::string_view tools = k_tools) {
     const auto trie = std::make_shared<const TokenTrie>(*k_tokenizer);
     const auto constraint =
-        std::make_shared<const Constraint>(grammar_of(tools, choice), k_tokenizer, trie, std::nullopt);
+        std::make_shared<const Constraint>(grammar_of(tools, choice), k_tokenizer, trie, ConstraintStart{});
     Matcher matcher(constraint, k_tokenizer->n_tokens(), {});
     try {
         for (const int32_t id : k_tokenizer->encode(text, tokenizer::Specials::exact)) matcher.accept(id);
@@ -149,7 +149,7 @@ TEST_CASE("a tool that cannot be enforced frees no other tool") {
     REQUIRE(left_out.size() == 1);
     CHECK(left_out[0].starts_with("tool large"));
     const auto constraint = std::make_shared<const Constraint>(
-        grammar, k_tokenizer, std::make_shared<const TokenTrie>(*k_tokenizer), std::nullopt);
+        grammar, k_tokenizer, std::make_shared<const TokenTrie>(*k_tokenizer), ConstraintStart{});
     CHECK(constraint->matches(call("<invoke name=\"small\">\n" + parameter("p", "Oslo") + "</invoke>\n")));
     CHECK_FALSE(
         constraint->matches(call("<invoke name=\"small\">\n" + parameter("p", "Bern") + "</invoke>\n")));
@@ -174,8 +174,8 @@ struct OptionalCalls {
     explicit OptionalCalls(bool after_reasoning)
         : constraint(std::make_shared<const Constraint>(
               grammar_of(k_tools), k_tokenizer, std::make_shared<const TokenTrie>(*k_tokenizer),
-              after_reasoning ? k_tokenizer->find("</think>") : std::nullopt,
-              k_tokenizer->find("<minimax:tool_call>"))) {}
+              ConstraintStart{.starts_after = after_reasoning ? k_tokenizer->find("</think>") : std::nullopt,
+                              .opens_with = k_tokenizer->find("<minimax:tool_call>")})) {}
 
     // Returns whether the tokens of the text are allowed and the answer may end after them.
     bool has(std::string_view text) const {

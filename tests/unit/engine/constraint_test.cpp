@@ -32,8 +32,9 @@ std::shared_ptr<const constraint::Constraint> made_of(
     constraint::Grammar grammar, std::optional<int32_t> starts_after = {},
     const std::shared_ptr<const model::Model>& model = bundled_model()) {
     const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
-    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer,
-                                                          model->text().token_trie(), starts_after);
+    return std::make_shared<const constraint::Constraint>(
+        std::move(grammar), tokenizer, model->text().token_trie(),
+        constraint::ConstraintStart{.starts_after = starts_after});
 }
 
 std::shared_ptr<const constraint::Constraint> schema_constraint(const char* schema,

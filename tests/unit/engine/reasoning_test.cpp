@@ -86,8 +86,8 @@ std::vector<int32_t> due(const engine::Reasoning& reasoning) {
 std::shared_ptr<const constraint::Constraint> constraint_of(constraint::Grammar grammar) {
     const auto model = bundled_model();
     const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->text().tokenizer());
-    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer,
-                                                          model->text().token_trie(), std::nullopt);
+    return std::make_shared<const constraint::Constraint>(
+        std::move(grammar), tokenizer, model->text().token_trie(), constraint::ConstraintStart{});
 }
 
 }  // namespace

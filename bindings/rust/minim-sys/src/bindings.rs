@@ -816,13 +816,15 @@ pub struct minim_constraint_params {
     pub starts_after: *const c_char,
     pub calls_are_optional: i32,
     pub relax: i32,
+    pub may_reason: i32,
+    pub reserved: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_constraint_params>() == 24);
+const _: () = assert!(core::mem::size_of::<minim_constraint_params>() == 32);
 impl Default for minim_constraint_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 24, ..zeros }
+        Self { size: 32, ..zeros }
     }
 }
 
@@ -1032,7 +1034,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
     ("minim_importance_params", 32, &[("size", 0), ("flags", 4), ("dataset", 8), ("chunk_size", 16), ("process_output", 20), ("text_hash", 24)]),
-    ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
+    ("minim_constraint_params", 32, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20), ("may_reason", 24), ("reserved", 28)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
     ("minim_generate_result", 96, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64), ("stop_logprob", 72), ("reserved3", 76), ("n_drafted", 80), ("n_drafts_accepted", 88)]),
     ("minim_engine_params", 64, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52), ("host_cache_bytes", 56)]),

@@ -38,6 +38,8 @@ pub enum ConstraintForm<'a> {
 pub struct ConstraintOptions<'a> {
     /// Anything is allowed up to this token ("</think>").
     pub starts_after: Option<&'a str>,
+    /// Instead of `starts_after`: the answer may begin with reasoning in the model's markup, which the prompt leaves to the model.
+    pub may_reason: bool,
     /// For tools: the answer may be text without a call, too; a call, once the model opens it, fits the tools.
     pub calls_are_optional: bool,
     /// For tools: ignore keywords that cannot be enforced, with a warning in the log.
@@ -73,6 +75,7 @@ impl Constraint {
             starts_after: pointer_or_null(&starts_after),
             calls_are_optional: i32::from(options.calls_are_optional),
             relax: i32::from(options.relax),
+            may_reason: i32::from(options.may_reason),
             ..Default::default()
         };
         let handle = match form {
