@@ -176,11 +176,9 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
     Result result = new_result(fmt::format("tg{}", n), depth, n_ubatch);
     result.n_parallel = n_parallel;
     if (n_parallel > 1) result.test += fmt::format(" x{}", n_parallel);
-    const double kv_bytes =
-        static_cast<double>(kv_layout().page_bytes()) / static_cast<double>(backend::k_kv_page_tokens);
     const int64_t middle = depth + n / 2;  // of the positions
     result.bytes_per_token = active_bytes(*config_, *weights_, n_parallel) / static_cast<double>(n_parallel) +
-                             kv_bytes * static_cast<double>(middle);
+                             kv_bytes(kv_layout(), config_->sparse_attention, config_->n_layer, middle);
     const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + n);
     runtime::StepSpace space(placement_->stages(), model::shape_of(*config_), std::max(n_ubatch, n_parallel),
                              depth + n);

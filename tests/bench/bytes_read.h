@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "backend/kv_view.h"
+#include "backend/sparse_attention.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "runtime/placement.h"
@@ -19,5 +21,10 @@ double active_bytes(const model::Config& config, const model::Weights& weights, 
 
 // Returns the bytes of all weights.
 double weight_bytes(const model::Weights& weights);
+
+// Returns the bytes of the KV cache that attention reads for a token behind n_positions others: all, or, in a layer that chooses blocks,
+// the chosen ones and all index keys.
+double kv_bytes(const backend::KvLayout& layout, const backend::SparseAttention& index, int64_t n_layer,
+                int64_t n_positions);
 
 }  // namespace minim::bench

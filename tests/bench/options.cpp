@@ -21,6 +21,11 @@ Format format_named(const std::string& name) {
 
 void add_synthetic(CLI::App& app, Options& options) {
     app.add_flag("--synthetic", options.synthetic, "random weights of the shape given below, no file");
+    // Comes before the options of single sizes, which change it.
+    app.add_flag_callback(
+        "--m3", [&options] { options.shape = m3_shape(); },
+        "synthetic: the shape of MiniMax-M3, 3 layers, the first one without experts (default: of "
+        "MiniMax-M2)");
     app.add_option("--layers", options.shape.n_layer, "synthetic: layers")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
@@ -163,8 +168,10 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
 
 std::string description(const Options& options) {
     if (!options.synthetic) return options.model;
-    std::string text = fmt::format("synthetic, {} layers, experts {}, dense {}", options.shape.n_layer,
-                                   fmt::join(options.experts_format, ","), options.dense_format);
+    const bool is_m3 = options.shape.family == model::Family::m3;
+    std::string text =
+        fmt::format("synthetic{}, {} layers, experts {}, dense {}", is_m3 ? " M3" : "", options.shape.n_layer,
+                    fmt::join(options.experts_format, ","), options.dense_format);
     if (options.head_format != options.dense_format) text += fmt::format(", head {}", options.head_format);
     return text;
 }

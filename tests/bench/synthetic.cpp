@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/expert_pools.h"
+#include "model/m3_config.h"
 #include "model/roles.h"
 #include "random_bytes.h"
 #include "reference/reference_backend.h"
@@ -57,17 +58,30 @@ class Specs {
         const int64_t hidden = shape_.hidden;
         add(Role::embedding, Use::rows, shape_.head_format, shape_.n_vocab, hidden);
         for (layer_ = 0; layer_ < shape_.n_layer; ++layer_) {
+            const bool is_m3 = shape_.family == model::Family::m3;  // with norms of single heads
             vector(Role::attn_norm, hidden);
             add(Role::wq, Use::product, shape_.dense_format, q_width, hidden);
             add(Role::wk, Use::product, shape_.dense_format, kv_width, hidden);
             add(Role::wv, Use::product, shape_.dense_format, kv_width, hidden);
+            if (is_m3 && shape_.has_experts(layer_)) {
+                add(Role::index_q, Use::product, shape_.dense_format, shape_.index.n_head * shape_.index.dim,
+                    hidden);
+                add(Role::index_k, Use::product, shape_.dense_format, shape_.index.dim, hidden);
+                vector(Role::index_q_norm, shape_.index.dim);
+                vector(Role::index_k_norm, shape_.index.dim);
+            }
             add(Role::wo, Use::product, shape_.dense_format, hidden, q_width);
+            vector(Role::q_norm, is_m3 ? shape_.head_dim : q_width);
+            vector(Role::k_norm, is_m3 ? shape_.head_dim : kv_width);
+            vector(Role::ffn_norm, hidden);
+            if (!shape_.has_experts(layer_)) {
+                dense(shape_.dense_ff);
+                continue;
+            }
             add(Role::router, Use::rows, Format::f32, shape_.n_expert, hidden);
             if (shape_.has_router_bias) vector(Role::router_bias, shape_.n_expert);
-            vector(Role::q_norm, q_width);
-            vector(Role::k_norm, kv_width);
-            vector(Role::ffn_norm, hidden);
             vector(Role::experts_norm, hidden);
+            if (shape_.shared_ff > 0) dense(shape_.shared_ff);
             experts(Role::gate, shape_.gate_format, shape_.expert_ff, hidden);
             experts(Role::up, shape_.up_format, shape_.expert_ff, hidden);
             experts(Role::down, shape_.down_format, hidden, shape_.expert_ff);
@@ -93,6 +107,11 @@ class Specs {
                         .row_bytes = static_cast<int64_t>(bytes)});
     }
     void vector(Role role, int64_t size) { add(role, Use::vector, Format::f32, 1, size); }
+    void dense(int64_t ff) {
+        add(Role::dense_gate, Use::product, shape_.dense_format, ff, shape_.hidden);
+        add(Role::dense_up, Use::product, shape_.dense_format, ff, shape_.hidden);
+        add(Role::dense_down, Use::product, shape_.dense_format, shape_.hidden, ff);
+    }
     void experts(Role role, Format format, int64_t rows, int64_t cols) {
         for (int64_t e = 0; e < shape_.n_expert; ++e) add(role, Use::product, format, rows, cols, e);
     }
@@ -126,7 +145,7 @@ class Maker {
 
   private:
     // The key of a weight in the first layer that has it. Other layers have the same bytes.
-    using Kind = std::tuple<int32_t, int32_t>;  // role, expert
+    using Kind = std::tuple<int32_t, int32_t, int64_t>;  // role, expert, columns
 
     Matrix matrix(const WeightSpec& weight) {
         const bool is_product = weight.use == Use::product;
@@ -136,7 +155,7 @@ class Maker {
         m.row_bytes = row_bytes(m.format, m.cols);
         m.packed = is_product && packs_ && backend_.packs(m.format);
         const auto role = static_cast<Role>(weight.role);
-        if (role == Role::wo || role == Role::down) m.scale = k_faint;
+        if (role == Role::wo || role == Role::down || role == Role::dense_down) m.scale = k_faint;
         const uint64_t bytes = aligned_bytes(weight, m.format);
         std::byte* data = std::exchange(next_, next_ + bytes);
         m.data = data;
@@ -144,7 +163,7 @@ class Maker {
             make_router(weight, data);
             return m;
         }
-        const auto [first, is_new] = first_of_.try_emplace({weight.role, weight.expert}, data);
+        const auto [first, is_new] = first_of_.try_emplace({weight.role, weight.expert, weight.cols}, data);
         if (!is_new) {
             backend_.copy(data, first->second, bytes);
         } else if (weight.use == Use::vector) {
@@ -195,11 +214,14 @@ class Maker {
 void add_expert_tables(SyntheticModel& made) {
     for (const runtime::Shard& shard : made.placement.shards()) {
         if (shard.backend->uses_host_memory()) continue;
-        for (const int64_t layer : shard.expert_layers) {
-            backend::ExpertWeights& experts = made.weights.layers[static_cast<size_t>(layer)].experts;
+        const auto add_table = [&](backend::ExpertWeights& experts) {
+            if (experts.gate.expert.empty()) return;
             made.expert_tables.push_back(test::upload_places(*shard.backend, experts));
             experts.places = reinterpret_cast<const backend::ExpertPlace*>(made.expert_tables.back()->data());
-        }
+        };
+        for (const int64_t layer : shard.expert_layers) add_table(made.weights.layers[layer].experts);
+        for (int64_t i = 0; i < shard.n_layer; ++i)
+            add_table(made.weights.layers[shard.first_layer + i].dense);
     }
 }
 
@@ -219,10 +241,37 @@ model::Config config_of(const SyntheticShape& shape) {
     config.n_context_train = 196608;
     config.rope_theta = 5e6;
     config.norm_eps = 1e-6F;
+    if (shape.family == model::Family::m2) return config;
+    config.family = shape.family;
+    config.n_dense_layer = shape.n_dense_layer;
+    config.dense_ff = shape.dense_ff;
+    config.shared_ff = shape.shared_ff;
+    config.activation = model::k_m3_activation;
+    config.expert_weights_scale = 2.0F;
+    config.sparse_attention = shape.index;
+    config.first_sparse_layer = shape.n_dense_layer;
+    config.n_context_train = 1048576;
     return config;
 }
 
 }  // namespace
+
+SyntheticShape m3_shape() {
+    SyntheticShape shape;
+    shape.n_layer = 3;
+    shape.hidden = 6144;
+    shape.n_head = 64;
+    shape.n_head_kv = 4;
+    shape.n_expert = 128;
+    shape.n_expert_used = 4;
+    shape.expert_ff = 3072;
+    shape.family = model::Family::m3;
+    shape.n_dense_layer = 1;
+    shape.dense_ff = 12288;
+    shape.shared_ff = 3072;
+    shape.index = {.n_head = 4, .dim = 128, .block = 128, .top = 16, .local = 1, .init = 0};
+    return shape;
+}
 
 std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
                                                      const model::Model::Place& place,

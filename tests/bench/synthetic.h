@@ -37,7 +37,18 @@ struct SyntheticShape {
     Format dense_format = Format::q8_0;
     Format head_format = Format::q8_0;  // of the embedding too
     bool has_router_bias = false;       // all zeros at first
+    // Of MiniMax-M3 alone:
+    model::Family family = model::Family::m2;
+    int64_t n_dense_layer = 0;  // leading layers without experts, which attend to all keys
+    int64_t dense_ff = 0;
+    int64_t shared_ff = 0;
+    backend::SparseAttention index = {};
+
+    bool has_experts(int64_t layer) const noexcept { return layer >= n_dense_layer; }
 };
+
+// Returns the shape of MiniMax-M3, with one leading layer without experts.
+SyntheticShape m3_shape();
 
 struct SyntheticModel {
     model::Config config;

@@ -45,6 +45,16 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 105)
         self.assertIn("--prefetch", done.stderr)
 
+    def test_minimax_m3_has_its_shape(self):
+        m3 = ("--synthetic", "--m3", "--layers", "2", "--hidden", "256", "--expert-ff", "256", "--experts", "8", "--vocab", "256", "-p", "8", "-n", "2", "-r", "1")
+        for devices in ("cpu", "sim:0"):
+            done = run(*m3, "--device", devices)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("synthetic M3, 2 layers", done.stdout)
+        # Behind 2,048 positions a token reads index keys of 256 bytes in one layer, and K and V of 2,048 bytes in the other.
+        near, far = (self.results(*m3, "-p", "0", "--synthetic-depth", "-d", depth)[0]["bytes_per_token"] for depth in (4096, 8192))
+        self.assertEqual(far - near, 4096 * (2048 + 256))
+
     def test_devices_of_one_size_share_the_layers(self):
         for model, where in (
             (SMALL, "sim:0 (layer 0), sim:1 (layer 1)"),
