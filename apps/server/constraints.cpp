@@ -14,9 +14,10 @@ bool is_lasting(const minim::Exception& error) {
 
 }  // namespace
 
-minim::ConstraintOptions Constraints::options_of(bool after_reasoning) const {
+minim::ConstraintOptions Constraints::options_of(Preamble preamble) const {
     minim::ConstraintOptions options;
-    if (after_reasoning) options.starts_after = think_end_;
+    if (preamble == Preamble::reasoning) options.starts_after = think_end_;
+    options.may_reason = preamble == Preamble::optional_reasoning;
     return options;
 }
 
@@ -52,12 +53,12 @@ Constraints::Constraint Constraints::find_or_make(const std::string& key,
     }
 }
 
-Constraints::Constraint Constraints::of_rule(const TextRule& rule, bool after_reasoning) {
-    std::string key = fmt::format("r{}{}", static_cast<int>(rule.kind), after_reasoning ? 1 : 0);
+Constraints::Constraint Constraints::of_rule(const TextRule& rule, Preamble preamble) {
+    std::string key = fmt::format("r{}{}", static_cast<int>(rule.kind), static_cast<int>(preamble));
     key += rule.text;
     for (const std::string& choice : rule.choices)
         key.append(fmt::format("{}:", choice.size())).append(choice);
-    const minim::ConstraintOptions options = options_of(after_reasoning);
+    const minim::ConstraintOptions options = options_of(preamble);
     return find_or_make(key, [&] {
         switch (rule.kind) {
             case TextRule::Kind::regex:
@@ -73,12 +74,14 @@ Constraints::Constraint Constraints::of_rule(const TextRule& rule, bool after_re
 }
 
 Constraints::Constraint Constraints::of_tools(const std::string& tools, const std::string& name, bool single,
-                                              bool after_reasoning, bool optional) {
-    minim::ConstraintOptions options = options_of(after_reasoning);
+                                              Preamble preamble, bool optional) {
+    // Any text may precede an optional call.
+    if (optional && preamble == Preamble::optional_reasoning) preamble = Preamble::none;
+    minim::ConstraintOptions options = options_of(preamble);
     options.calls_are_optional = optional;
     options.relax = true;
-    std::string key =
-        fmt::format("t{}{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, optional ? 1 : 0, name, tools);
+    std::string key = fmt::format("t{}{}{}{}\n{}", static_cast<int>(preamble), single ? 1 : 0,
+                                  optional ? 1 : 0, name, tools);
     return find_or_make(key,
                         [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -16,6 +17,13 @@
 
 namespace server {
 
+// What may precede the text that a constraint is for.
+enum class Preamble : uint8_t {
+    none,
+    reasoning,           // the prompt opens it
+    optional_reasoning,  // the model decides
+};
+
 class Constraints {
   public:
     using Constraint = std::shared_ptr<const minim::Constraint>;
@@ -25,14 +33,14 @@ class Constraints {
     Constraints(const Constraints&) = delete;
     Constraints& operator=(const Constraints&) = delete;
 
-    // `after_reasoning`: the constraint applies from the end of the reasoning on. Throw minim::Exception.
-    Constraint of_rule(const TextRule& rule, bool after_reasoning);
+    // Throw minim::Exception.
+    Constraint of_rule(const TextRule& rule, Preamble preamble);
     // `optional`: the answer may also be text; once the model begins a call, the call must fit the tools.
-    Constraint of_tools(const std::string& tools, const std::string& name, bool single, bool after_reasoning,
+    Constraint of_tools(const std::string& tools, const std::string& name, bool single, Preamble preamble,
                         bool optional);
 
   private:
-    minim::ConstraintOptions options_of(bool after_reasoning) const;
+    minim::ConstraintOptions options_of(Preamble preamble) const;
     Constraint find_or_make(const std::string& key, const std::function<minim::Constraint()>& make);
     void drop(const std::string& key);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "turn.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -137,13 +138,28 @@ size_t least_tokens(const Turn& turn, const ServedModel& serving) {
     return n_bytes / serving.longest_token;
 }
 
+// Returns what may precede a constrained answer to a prompt. A prompt of M3 that begins an answer, and neither opens nor ends reasoning,
+// leaves it to the model.
+Preamble preamble_of(const Turn& turn, const std::vector<int32_t>& ids, bool opens_reasoning,
+                     const ServedModel& serving) {
+    if (opens_reasoning) return Preamble::reasoning;
+    const minim::Tokens think_end = serving.model.tokenize(serving.markup.think_end);
+    const bool is_ended =
+        ids.size() >= think_end.size() &&
+        std::equal(think_end.begin(), think_end.end(), ids.end() - static_cast<int64_t>(think_end.size()));
+    const bool begins = turn.adds_generation_prompt && !turn.continues && !is_ended;
+    return is_m3(serving) && begins ? Preamble::optional_reasoning : Preamble::none;
+}
+
 // Returns a constraint that makes optional calls fit the tools. Returns null if it cannot be made: the request works without it.
 std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools, const Turn& turn,
                                                         const ChatPrompt& prompt, ServedModel& serving) {
     if (!serving.options.constrains_calls) return nullptr;
     try {
-        return serving.constraints.of_tools(tools, "", !turn.parallel_calls,
-                                            prompt.format.starts_in_reasoning, /*optional=*/true);
+        return serving.constraints.of_tools(
+            tools, "", !turn.parallel_calls,
+            prompt.format.starts_in_reasoning ? Preamble::reasoning : Preamble::none,
+            /*optional=*/true);
     } catch (const minim::Exception& error) {
         note_once(fmt::format("tools {}", error.what()),
                   fmt::format("tool calls are not constrained: {}", error.what()));
@@ -237,11 +253,11 @@ std::vector<int32_t> prompt_ids(const Turn& turn, ServedModel& serving) {
     return ids;
 }
 
-std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
+std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, Preamble preamble,
                                                        ServedModel& serving) {
     if (rule.kind == TextRule::Kind::any) return nullptr;
     try {
-        return serving.constraints.of_rule(rule, after_reasoning);
+        return serving.constraints.of_rule(rule, preamble);
     } catch (const minim::Exception& error) {
         refuse(error, rule.field.c_str());
     }
@@ -273,17 +289,17 @@ ChatPrompt make_prompt(const Turn& turn, ServedModel& serving, ApiFamily family)
         prompt.reasoning_budget = turn.reasoning_budget.value_or(0);
     prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));
 
-    const bool after_reasoning = prompt.format.starts_in_reasoning;
+    const Preamble preamble = preamble_of(turn, *prompt.ids, prompt.format.starts_in_reasoning, serving);
     if (turn.tool_choice == Turn::ToolChoice::required) {
         try {
             prompt.constraint = serving.constraints.of_tools(tools, turn.tool_name, !turn.parallel_calls,
-                                                             after_reasoning, /*optional=*/false);
+                                                             preamble, /*optional=*/false);
         } catch (const minim::Exception& error) {
             refuse(error, "tools");
         }
         return prompt;  // an answer that is a call has no text that a rule could be for
     }
-    prompt.constraint = constraint_of(turn.rule, after_reasoning, serving);
+    prompt.constraint = constraint_of(turn.rule, preamble, serving);
     if (prompt.constraint && !tools.empty())
         note_once(
             "rule and tools",

@@ -84,7 +84,7 @@ void check_length(size_t n_tokens, const ServedModel& serving, const char* field
                   bool is_bound = false);
 
 // Returns the constraint of a rule; null for any text. Throws ApiError 400 that names the field.
-std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, bool after_reasoning,
+std::shared_ptr<const minim::Constraint> constraint_of(const TextRule& rule, Preamble preamble,
                                                        ServedModel& serving);
 
 }  // namespace server

@@ -24,6 +24,11 @@ Grammar after_reasoning(Grammar grammar) {
     return grammar;
 }
 
+// Returns whether newlines may stand before the grammar's text: behind reasoning that the answer must have.
+bool has_newlines(const ConstraintStart& start) {
+    return start.starts_after && !start.reasons_from && !start.opens_with;
+}
+
 }  // namespace
 
 Constraint::Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
@@ -32,9 +37,8 @@ Constraint::Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokeniz
       trie_(std::move(trie)),
       start_(start),
       element_mark_(grammar.compares_elements() ? tokenizer_->find(chat::k_m3.mark) : std::nullopt),
-      automaton_(make_automaton(
-          start.starts_after && !start.opens_with ? after_reasoning(std::move(grammar)) : grammar,
-          trie_->longest_token())),
+      automaton_(make_automaton(has_newlines(start) ? after_reasoning(std::move(grammar)) : grammar,
+                                trie_->longest_token())),
       finder_(automaton_, *tokenizer_, *trie_) {
     if (start_.reasons_from && (begins_with(start_.reasons_from) || begins_with(start_.starts_after)))
         start_ = {};

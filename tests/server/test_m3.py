@@ -105,6 +105,29 @@ class M3(unittest.TestCase):
         self.check_call(item["name"], item["arguments"])
         self.assertEqual(fold_response(self.server.events(RESPONSES, openai))["output"][-1]["arguments"], item["arguments"])
 
+    def test_calls_that_must_come_may_follow_reasoning(self):
+        # The likeliest first tokens: reasoning, its end alone, or the call. The budget ends reasoning, since these words make no sense.
+        server = self.server
+        bias = {tag: server.ok("/tokenize", {"content": tag, "parse_special": True})["tokens"][0] for tag in ("<mm:think>", "</mm:think>")}
+        fields = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 300, "temperature": 0}
+        for first, thinks in (("<mm:think>", True), ("</mm:think>", False), (None, False)):
+            other = {"logit_bias": {str(token): 100 if tag == first else -100 for tag, token in bias.items()}}
+            choice = server.chat(HELLO, thinking_budget_tokens=3, **fields, **other)["choices"][0]
+            with self.subTest(first):
+                self.assertEqual(choice["finish_reason"], "tool_calls")
+                self.assertEqual(bool(choice["message"].get("reasoning_content")), thinks, choice)
+                self.assertFalse(choice["message"]["content"])
+                call = choice["message"]["tool_calls"][0]["function"]
+                self.check_call(call["name"], call["arguments"])
+        # A prompt that ends reasoning has none, whatever the model would like.
+        choice = server.chat(HELLO, thinking={"type": "disabled"}, logit_bias={str(bias["<mm:think>"]): 100}, **fields)["choices"][0]
+        self.assertFalse(choice["message"].get("reasoning_content"))
+        # The same for other structured output.
+        other = {"guided_regex": "hello", "logit_bias": {str(bias["<mm:think>"]): 100, str(bias["</mm:think>"]): 0}}
+        message = server.chat(HELLO, thinking_budget_tokens=3, max_tokens=30, temperature=0, **other)["choices"][0]["message"]
+        self.assertEqual(message["content"], "hello")
+        self.assertTrue(message["reasoning_content"])
+
     def test_a_call_and_its_result_go_on(self):
         call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": '{"steps": [{"do": "go"}]}'}}
         prompt = self.prompt([*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_1", "content": "done"}], tools=[TOOL])

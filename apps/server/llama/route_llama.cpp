@@ -68,7 +68,7 @@ Json whole_settings(const SamplingFields& fields, const TextRule& rule) {
 }
 
 Plan plan_of(LlamaRequest read, std::vector<Prompt> prompts, ServedModel& serving) {
-    const auto constraint = constraint_of(read.rule, /*after_reasoning=*/false, serving);
+    const auto constraint = constraint_of(read.rule, Preamble::none, serving);
     read.llama.settings = whole_settings(read.fields, read.rule);
     std::vector<std::shared_ptr<const Prompt>> whole;
     for (Prompt& ids : prompts) {

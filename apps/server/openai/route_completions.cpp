@@ -95,7 +95,7 @@ Prepared completions(const HttpRequest& http, ServedModel& serving) {
     std::vector<Ids> prompts = read_prompts(request, serving);
     truncate(request, serving, prompts);
     check_other_fields(request, "/v1/completions");
-    const auto constraint = constraint_of(rule, /*after_reasoning=*/false, serving);
+    const auto constraint = constraint_of(rule, Preamble::none, serving);
     std::vector<std::shared_ptr<const Ids>> whole;
     for (Ids& ids : prompts) {
         check_prompt(ids, request, "prompt", serving);
