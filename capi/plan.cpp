@@ -9,6 +9,7 @@
 #include "model/headers.h"
 #include "placement/devices.h"
 #include "placement/measure.h"
+#include "placement/measure_kernels.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -63,8 +64,10 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
     placement::Request request = request_of(p);
     placement::Machine machine;
     std::string unified_text;  // of a device that shares the host's memory
+    std::vector<std::string> texts;
     for (const auto& [facts, text] : placement::parse_devices(device_texts(runtime, p))) {
         machine.devices.push_back(facts);
+        texts.push_back(text);
         placement::complete_device(machine.devices.back(), text, runtime.threads, runtime.cpu_level);
         if (machine.devices.back().is_unified) unified_text = text;
     }
@@ -86,6 +89,10 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
+    for (size_t d = 0; d < machine.devices.size(); ++d)
+        if (machine.devices[d].is_measured)
+            placement::measure_kernels(machine.devices[d], texts[d], weights, runtime.threads,
+                                       runtime.cpu_level, runtime.log);
     if (p.host == nullptr && !describes_host)
         placement::measure_rates(machine.host, weights, runtime.threads, runtime.cpu_level, runtime.log);
     return placement::make_plan(std::move(request), std::move(machine), config, weights);

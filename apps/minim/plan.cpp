@@ -25,14 +25,15 @@ void print_place(const std::string& name, const json& place) {
     print(fmt::format("{:10} {:9.1f} {:9.1f} {:9.1f} {:9.1f} {:9.1f}", name, gib(place["dense_bytes"]),
                       gib(place["expert_bytes"]), gib(place["kv_bytes"]), gib(place["work_bytes"]),
                       gib(place["free_bytes"])));
+    const std::string speed = place["speed"].get<std::string>();
     if (place.contains("n_layers"))
         print(fmt::format(" {:7} {:8}", place["n_layers"].get<int64_t>(), place["n_experts"].get<int64_t>()));
-    print("\n");
+    print(fmt::format(" {:>{}}\n", speed, place.contains("n_layers") ? 9 : 26));
 }
 
 void print_plan(const json& plan) {
-    print(fmt::format("{:10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8}\n", "GiB", "dense", "experts",
-                      "KV cache", "work", "free", "layers", "experts"));
+    print(fmt::format("{:10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>9}\n", "GiB", "dense", "experts",
+                      "KV cache", "work", "free", "layers", "experts", "speed"));
     for (const json& device : plan["devices"]) print_place(device["name"].get<std::string>(), device);
     print_place("cpu", plan["host"]);
     print(fmt::format("\n{}\n", plan["fits"].get<bool>() ? "It fits." : "It does not fit."));

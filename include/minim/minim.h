@@ -584,8 +584,10 @@ typedef struct minim_plan_params {
  * Reads only headers, so the checkpoint may be larger than this machine. Writes a JSON object:
  *   fits                       true if every memory has room for its part
  *   devices                    a list in the order of `devices`, or of the ranks: name, dense_bytes,
- *                              expert_bytes, kv_bytes, work_bytes, free_bytes, n_layers, n_experts
- *   host                       the same sizes
+ *                              expert_bytes, kv_bytes, work_bytes, free_bytes, n_layers, n_experts, and speed:
+ *                              "measured" (its kernels with the model's formats, on this machine) or
+ *                              "estimated"
+ *   host                       the same sizes and speed
  *   unified                    true if the device shares the host's memory; free_bytes of both are then one
  *                              number
  *   used_bytes                 of the devices and the host together, work space included

@@ -60,6 +60,14 @@ backend::KvLayout kv_layout(const model::Config& config, const Request& request)
 
 }  // namespace
 
+void add_part(std::vector<FormatPart>& parts, const FormatPart& part) {
+    auto same = std::ranges::find(parts, part.format, &FormatPart::format);
+    if (same == parts.end()) same = parts.insert(parts.end(), {.format = part.format});
+    same->bytes += part.bytes;
+    same->numbers += part.numbers;
+    same->cycles += part.cycles;
+}
+
 ModelBytes model_bytes(const model::Config& config, std::span<const weights::WeightSpec> weights,
                        const HostFacts& host) {
     ModelBytes all = {.config = config};
@@ -67,9 +75,12 @@ ModelBytes model_bytes(const model::Config& config, std::span<const weights::Wei
     for (const weights::WeightSpec& weight : weights) {
         const auto role = static_cast<Role>(weight.role);
         const double seconds = static_cast<double>(weight.bytes()) / host_rate(host, weight.format);
-        const double cycles = decode_cycles(weight.format, weight.rows, weight.cols);
         const weights::WeightSpec* const one = &weight;
         const uint64_t bytes = weights::device_bytes({&one, 1});
+        const FormatPart part = {.format = weight.format,
+                                 .bytes = static_cast<double>(bytes),
+                                 .numbers = static_cast<double>(weight.rows * weight.cols),
+                                 .cycles = decode_cycles(weight.format, weight.rows, weight.cols)};
         LayerBytes& layer = all.layers[std::max(weight.layer, 0)];
         if (role == Role::experts_norm) {
             all.expert_norms += bytes;
@@ -78,16 +89,16 @@ ModelBytes model_bytes(const model::Config& config, std::span<const weights::Wei
         } else if (weight.layer < 0) {
             all.head += bytes;
             all.head_on_host += seconds;
-            all.head_cycles += cycles;
+            add_part(all.head_parts, part);
         } else if (weight.is_expert()) {
             layer.experts += bytes;
             layer.experts_on_host += seconds;
-            layer.expert_cycles += cycles;
+            add_part(layer.expert_parts, part);
             if (role == Role::gate) ++layer.n_experts;
         } else {
             layer.dense += bytes;
             layer.dense_on_host += seconds;
-            layer.dense_cycles += cycles;
+            add_part(layer.dense_parts, part);
         }
     }
     return all;

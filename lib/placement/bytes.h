@@ -13,6 +13,17 @@
 
 namespace minim::placement {
 
+// The weights of one format among several matrices.
+struct FormatPart {
+    Format format = Format::f32;
+    double bytes = 0.0;
+    double numbers = 0.0;  // rows * cols
+    double cycles = 0.0;   // in which a multiprocessor of a device decodes them (predict.h)
+};
+
+// Adds a part to that of its format.
+void add_part(std::vector<FormatPart>& parts, const FormatPart& part);
+
 struct LayerBytes {
     uint64_t dense = 0;
     uint64_t experts = 0;  // all experts
@@ -20,9 +31,9 @@ struct LayerBytes {
     // Seconds of the host for one row: the time of `dense` and of `experts` at host_rate().
     double dense_on_host = 0.0;
     double experts_on_host = 0.0;
-    // Cycles in which a multiprocessor of a device decodes them (predict.h).
-    double dense_cycles = 0.0;
-    double expert_cycles = 0.0;
+    // The same weights by format.
+    std::vector<FormatPart> dense_parts = {};
+    std::vector<FormatPart> expert_parts = {};
 
     uint64_t one_expert() const noexcept {
         return n_experts == 0 ? 0 : experts / static_cast<uint64_t>(n_experts);
@@ -36,7 +47,7 @@ struct ModelBytes {
     uint64_t head = 0;
     uint64_t expert_norms = 0;  // copies of norms beside offloaded experts
     double head_on_host = 0.0;  // seconds
-    double head_cycles = 0.0;
+    std::vector<FormatPart> head_parts = {};
 };
 ModelBytes model_bytes(const model::Config& config, std::span<const weights::WeightSpec> weights,
                        const HostFacts& host);

@@ -10,6 +10,7 @@
 #include "base/format_text.h"
 #include "base/memory_info.h"
 #include "placement/measure.h"
+#include "placement/measure_kernels.h"
 #include "placement/plugins.h"
 #include "placement/rules.h"
 
@@ -109,8 +110,11 @@ class MachineOpening {
         // depend on the other rows.
         if (arithmetic_ != backend::Arithmetic::deterministic)
             machine_.measure = [n_threads = threads_.decode->n_threads(), level = level_,
-                                &log = log_](Machine& machine) {
-                return measure_machine(machine, n_threads, level, log);
+                                is_fast = arithmetic_ == backend::Arithmetic::fast,
+                                &log = log_](Machine& machine, std::span<const weights::WeightSpec> weights) {
+                if (!measure_machine(machine, n_threads, level, log)) return false;
+                if (is_fast) measure_kernels(machine, weights, level, log);
+                return true;
             };
         return std::move(machine_);
     }

@@ -8,14 +8,24 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
 #include "format/format.h"
+#include "weights/spec.h"
 
 namespace minim::placement {
+
+// What a device's kernels reach with weights of a format, measured (measure_kernels.h); 0: not measured.
+struct KernelRates {
+    Format format = Format::f32;
+    double experts = 0.0;            // bytes a second of the experts of one row, once they have started
+    double dense = 0.0;              // bytes a second of a matrix and one row, once it has started
+    double expert_operations = 0.0;  // a second, of the experts of many rows
+};
 
 struct DeviceFacts {
     std::string name;  // "cuda:0"
@@ -26,6 +36,10 @@ struct DeviceFacts {
     double multiprocessor_hz = 0.0;      // multiprocessors times their clock; 0: not known
     int32_t compute_capability = 0;      // times 10; 0: not known
     bool is_unified = false;             // true: its memory is the host's (unified.h)
+    // true: the kernels of the formats with most of the model's weights were measured; false: their speed is estimated.
+    bool has_measured_kernels = false;
+    double start_seconds = 0.0;             // of a small kernel behind another one, measured; 0: not known
+    std::vector<KernelRates> kernels = {};  // by format
 };
 
 // What connects the ranks of a model.
@@ -55,8 +69,9 @@ struct Machine {
     std::vector<std::shared_ptr<const backend::Backend>> backends = {};  // by place; empty: nothing is open
     // The places of names that only rules have: a device behind the host, or the host for a device that is missing.
     std::map<std::string, int64_t> others = {};
-    // Fills in the speeds of the host and the devices, and returns true; false if they stay unknown. Empty: they are given.
-    std::function<bool(Machine&)> measure = {};
+    // Fills in the speeds of the host and the devices for a model with these weights, and returns true; false if they stay unknown.
+    // Empty: they are given.
+    std::function<bool(Machine&, std::span<const weights::WeightSpec>)> measure = {};
 
     int64_t host_place() const noexcept { return std::ssize(devices); }
     bool is_open() const noexcept { return !backends.empty(); }

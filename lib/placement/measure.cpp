@@ -61,14 +61,14 @@ std::string cache_path(const std::string& key) {
     return format_text("{}/minim/{}", folder, file);
 }
 
-// Reads a number of bytes a second. Returns nothing if the file is missing or holds anything else.
-std::optional<double> read_number(const std::string& path) {
+// Reads a number. Returns nothing if the file is missing or holds anything else.
+std::optional<double> read_number(const std::string& path, const NumberRange& range) {
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);
     double value = 0.0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-    if (error != std::errc() || !(value > 1e7 && value < 1e14)) return {};
+    if (error != std::errc() || !(value > range.least && value < range.most)) return {};
     return value;
 }
 
@@ -120,20 +120,6 @@ double measure_link(const backend::Backend& device) {
     return rate_of(bytes, [&] { device.write(to->data(), staging->data(), bytes); });
 }
 
-std::shared_ptr<const backend::Backend> opened(const std::string& name, std::string_view text,
-                                               const Threads& threads, CpuLevel level) {
-    try {
-        return open_device(name, threads, level);
-    } catch (const Error& error) {
-        if (error.status() != Status::not_found && error.status() != Status::unsupported) throw;
-        fail(Status::invalid,
-             "device '{}' has no bandwidth and is not usable here ({}); a device that need not exist is "
-             "described as "
-             "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in cuda:0=96GiB,1790GB/s,pcie=50GB/s",
-             text, error.what());
-    }
-}
-
 std::string description_of(const std::string& name, CpuLevel level) {
     for (const backend::DeviceInfo& info : list_devices(level))
         if (info.name == name) return info.description;
@@ -143,8 +129,7 @@ std::string description_of(const std::string& name, CpuLevel level) {
 // Fills in the bandwidths of an open device, measured now or before. The memories of devices of one make are equally fast; their
 // links need not be.
 void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel level) {
-    const std::string make =
-        facts.name.substr(0, facts.name.find(':')) + "-" + description_of(facts.name, level);
+    const std::string make = make_of(facts.name, level);
     facts.bytes_per_second = cached_number("memory-" + make, [&] { return measure_memory(device); });
     facts.link_bytes_per_second =
         cached_number(format_text("link-{}-{}", facts.name, make), [&] { return measure_link(device); });
@@ -161,9 +146,29 @@ constexpr int64_t k_cols = 3072;  // a row of whole blocks in every format
 
 }  // namespace
 
-double cached_number(const std::string& key, const std::function<double()>& measure) {
+std::string make_of(const std::string& name, CpuLevel level) {
+    return name.substr(0, name.find(':')) + "-" + description_of(name, level);
+}
+
+std::shared_ptr<const backend::Backend> open_measured(const std::string& name, std::string_view text,
+                                                      const Threads& threads, CpuLevel level) {
+    try {
+        return open_device(name, threads, level);
+    } catch (const Error& error) {
+        if (error.status() != Status::not_found && error.status() != Status::unsupported) throw;
+        fail(Status::invalid,
+             "device '{}' has no bandwidth and is not usable here ({}); a device that need not exist is "
+             "described as "
+             "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in cuda:0=96GiB,1790GB/s,pcie=50GB/s",
+             text, error.what());
+    }
+}
+
+double cached_number(const std::string& key, const std::function<double()>& measure,
+                     const NumberRange& range) {
     const std::string path = cache_path(key);
-    if (const std::optional<double> known = path.empty() ? std::nullopt : read_number(path)) return *known;
+    if (const std::optional<double> known = path.empty() ? std::nullopt : read_number(path, range))
+        return *known;
     const double number = std::round(measure());
     if (path.empty()) return number;
     std::error_code ignored;
@@ -204,7 +209,7 @@ void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights
 
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level) {
     if (facts.memory_bytes > 0 && facts.bytes_per_second > 0.0) return;
-    const std::shared_ptr<const backend::Backend> device = opened(facts.name, text, threads, level);
+    const std::shared_ptr<const backend::Backend> device = open_measured(facts.name, text, threads, level);
     facts.is_unified = device->shares_host_memory();
     if (facts.memory_bytes == 0) {
         facts.memory_bytes = device->available_bytes();

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "backend/backend.h"
 #include "base/cpu_features.h"
 #include "base/log.h"
 #include "placement/backends.h"
@@ -16,9 +18,23 @@
 
 namespace minim::placement {
 
-// Returns the rate of a key, in whole bytes a second, that was measured earlier, or measures it and keeps it in
+// The numbers that a measurement can give; others in a cache are not believed. By default: bytes a second.
+struct NumberRange {
+    double least = 1e7;
+    double most = 1e14;
+};
+
+// Returns the number of a key, rounded, that was measured earlier, or measures it and keeps it in
 // $XDG_CACHE_HOME/minim (or ~/.cache/minim) for the next time. Works without a cache if it cannot be read or written.
-double cached_number(const std::string& key, const std::function<double()>& measure);
+double cached_number(const std::string& key, const std::function<double()>& measure,
+                     const NumberRange& range = {});
+
+// Returns the name of a device's kind and make, as "cuda-" and its description: devices of one make are equally fast.
+std::string make_of(const std::string& name, CpuLevel level);
+
+// Opens a device in order to measure it. Throws invalid, quoting `text` with the reason, if no such device is usable here.
+std::shared_ptr<const backend::Backend> open_measured(const std::string& name, std::string_view text,
+                                                      const Threads& threads, CpuLevel level);
 
 // Returns the facts of this machine: the memory that processes may use, and the bandwidth that n_threads threads reach,
 // measured in some 100 ms and cached.

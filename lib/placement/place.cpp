@@ -101,7 +101,7 @@ class Opening {
         // Measured speeds decide which device takes what, how large a cache is, and which experts are copied. One device with room
         // for all need not be measured.
         const bool speeds_matter = caches(plan) || (takes_all_room && machine_.devices.size() > 1);
-        if (speeds_matter && machine_.measure && machine_.measure(machine_) && takes_all_room) {
+        if (speeds_matter && machine_.measure && machine_.measure(machine_, weights_) && takes_all_room) {
             even_out(machine_.devices);
             plan = planned();
             check(plan);

@@ -21,10 +21,10 @@ namespace {
 
 std::string used_text(const Planner& planner, const Plan& plan, int64_t device) {
     const PlannedPlace& place = plan.places[device];
-    return format_text("{} of {} used, {} free",
+    return format_text("{} of {} used, {} free; speed {}",
                        size_text(plan.is_unified ? plan.used_bytes() : used(place) + place.work_bytes),
-                       size_text(planner.machine().devices[device].memory_bytes),
-                       size_text(place.free_bytes));
+                       size_text(planner.machine().devices[device].memory_bytes), size_text(place.free_bytes),
+                       speed_text(place));
 }
 
 std::string device_text(const Planner& planner, const Plan& plan, int64_t device) {
@@ -242,15 +242,16 @@ Plan make_plan(Request request, Machine machine, const model::Config& config,
 std::string to_json(const Plan& plan) {
     std::string devices;
     for (const PlannedPlace& place : plan.devices())
-        devices += format_text(R"({}{{"name": {}, {}, "n_layers": {}, "n_experts": {}}})",
+        devices += format_text(R"({}{{"name": {}, {}, "n_layers": {}, "n_experts": {}, "speed": {}}})",
                                devices.empty() ? "" : ", ", json_string(place.name), bytes_of(place),
-                               place.n_layers, place.n_experts);
+                               place.n_layers, place.n_experts, json_string(speed_text(place)));
     std::string choices;
     for (const std::string& choice : plan.choices)
         choices += (choices.empty() ? "" : ", ") + json_string(choice);
     const DecodeSeconds& seconds = plan.decode_seconds;
-    std::string text = format_text(R"({{"fits": {}, "devices": [{}], "host": {{{}}}, )", plan.fits, devices,
-                                   bytes_of(plan.host()));
+    std::string text =
+        format_text(R"({{"fits": {}, "devices": [{}], "host": {{{}, "speed": {}}}, )", plan.fits, devices,
+                    bytes_of(plan.host()), json_string(speed_text(plan.host())));
     text += format_text(R"("unified": {}, "used_bytes": {}, )", plan.is_unified, plan.used_bytes());
     text += format_text(R"("bytes_per_token": {{"dense": {}, "experts": {}, "kv_at_context": {}}}, )",
                         plan.token_dense_bytes, plan.token_expert_bytes, plan.token_kv_bytes);

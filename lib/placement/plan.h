@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.h"
@@ -29,6 +30,7 @@ struct PlannedPlace {
     uint64_t cache_bytes = 0;
     int64_t n_layers = 0;  // layers whose attention and KV cache are here
     int64_t n_experts = 0;
+    bool is_measured = false;  // its speed, of the kernels with the model's formats; false: it is estimated
 };
 
 // The parts of the time of one token, in seconds. They run one after the other unless they overlap.
@@ -92,6 +94,11 @@ struct Plan {
 // or name an unknown device, and unsupported for rules that would split a layer's experts.
 Plan make_plan(Request request, Machine machine, const model::Config& config,
                std::span<const weights::WeightSpec> weights);
+
+// Returns "measured" or "estimated".
+inline std::string_view speed_text(const PlannedPlace& place) {
+    return place.is_measured ? "measured" : "estimated";
+}
 
 // Returns the plan as JSON, as documented in minim.h.
 std::string to_json(const Plan& plan);

@@ -380,7 +380,7 @@ void Planner::add_cache(Plan& plan, int64_t device, const std::vector<int64_t>& 
         all.experts += layer.experts;
         all.n_experts += layer.n_experts;
         all.experts_on_host += layer.experts_on_host;
-        all.expert_cycles += layer.expert_cycles;
+        for (const FormatPart& one : layer.expert_parts) add_part(all.expert_parts, one);
     }
     const DeviceFacts& facts = machine_.devices[device];
     const uint64_t tables = static_cast<uint64_t>(all.n_experts) * sizeof(backend::ExpertPlace);
@@ -398,7 +398,7 @@ void Planner::add_cache(Plan& plan, int64_t device, const std::vector<int64_t>& 
     if (room <= tables) return;
     const auto all_bytes = static_cast<double>(all.experts);
     const double of_room = static_cast<double>(room - tables) / all_bytes;
-    const double balanced = rates_are_known_ ? balanced_part(device_rate(facts, all_bytes, all.expert_cycles),
+    const double balanced = rates_are_known_ ? balanced_part(experts_rate(facts, all.expert_parts),
                                                              all_bytes / all.experts_on_host)
                                              : 1.0;
     const double part = std::min(of_room, balanced);
@@ -429,6 +429,7 @@ void Planner::finish(Plan& plan) const {
     for (int64_t p = 0; p <= machine_.host_place(); ++p) {
         PlannedPlace& place = plan.places[p];
         const bool is_host = p == machine_.host_place();
+        place.is_measured = is_host ? machine_.host.is_measured : machine_.devices[p].has_measured_kernels;
         const uint64_t memory = is_host ? machine_.host.memory_bytes : machine_.devices[p].memory_bytes;
         const uint64_t taken =
             used(place) + place.work_bytes + (machine_.is_open() && !is_host ? 0 : reserve_of(memory));

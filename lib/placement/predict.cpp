@@ -17,7 +17,8 @@ namespace {
 // formats (docs/performance.md), which it meets within 8 %.
 //
 // The share of the nominal bandwidth that reading reaches, also for the KV cache, and the share that copies reach, which are
-// what is measured. The host: 0.80 of the nominal bandwidth. For formats that are not measured: 0.93 of the measured read bandwidth.
+// what is measured. The figures of kernels that were measured on the device replace m, k and the time to start. The host: 0.80 of the
+// nominal bandwidth. For formats that are not measured: 0.93 of the measured read bandwidth.
 constexpr double k_device_part = 0.80;
 constexpr double k_copy_part = 0.87;
 constexpr double k_kv_part = 0.75;
@@ -93,11 +94,50 @@ double cycles_per_second(const DeviceFacts& device) {
     return k_cycles_h200 * std::pow(nominal_bandwidth(device) / k_bandwidth_h200, k_cycles_exponent);
 }
 
-// Returns the seconds of matrices for one row, once they have started.
-double matrix_seconds(const DeviceFacts& device, double bytes, double cycles) {
-    const double read = bytes / device_bandwidth(device);
-    const double decode = cycles / (cycles_per_second(device) * k_cycle_part);
-    return std::cbrt(read * read * read + decode * decode * decode);
+// Returns the rate that was measured for a format; 0: none was.
+double measured_rate(const DeviceFacts& device, Format format, double KernelRates::*rate) {
+    const auto known = std::ranges::find(device.kernels, format, &KernelRates::format);
+    return known == device.kernels.end() ? 0.0 : *known.*rate;
+}
+
+// Returns the seconds of a share of matrices for one row, once they have started.
+double matrix_seconds(const DeviceFacts& device, std::span<const FormatPart> matrices, double share,
+                      double KernelRates::*rate) {
+    double measured = 0.0;
+    double bytes = 0.0;
+    double cycles = 0.0;
+    for (const FormatPart& part : matrices) {
+        if (const double known = measured_rate(device, part.format, rate); known > 0.0) {
+            measured += part.bytes / known;
+        } else {
+            bytes += part.bytes;
+            cycles += part.cycles;
+        }
+    }
+    const double read = share * bytes / device_bandwidth(device);
+    const double decode = share * cycles / (cycles_per_second(device) * k_cycle_part);
+    return share * measured + std::cbrt(read * read * read + decode * decode * decode);
+}
+
+double dense_seconds_of(const DeviceFacts& device, std::span<const FormatPart> matrices) {
+    return matrix_seconds(device, matrices, 1.0, &KernelRates::dense);
+}
+
+// Returns the seconds of a part of the experts of a layer for one row.
+double expert_seconds_of(const DeviceFacts& device, std::span<const FormatPart> experts, double share) {
+    return experts_start_seconds(device) + matrix_seconds(device, experts, share, &KernelRates::experts);
+}
+
+// Returns the operations a second of the experts of many rows; `otherwise`: of a format that was not measured.
+double expert_operations(const DeviceFacts& device, std::span<const FormatPart> experts, double otherwise) {
+    double numbers = 0.0;
+    double seconds_a_row = 0.0;  // if each number were one operation
+    for (const FormatPart& part : experts) {
+        const double known = measured_rate(device, part.format, &KernelRates::expert_operations);
+        numbers += part.numbers;
+        seconds_a_row += part.numbers / (known > 0.0 ? known : otherwise);
+    }
+    return numbers > 0.0 ? numbers / seconds_a_row : otherwise;
 }
 
 // Returns the operations of a row beside those of experts, on average over a prompt of n_context tokens: projections, attention to
@@ -135,11 +175,9 @@ class Predictor {
             const LayerBytes& layer = bytes_.layers[l];
             const int64_t own = plan_.layer_place[l];
             const int64_t experts = plan_.expert_place[l];
-            seconds.dense +=
-                is_host(own)
-                    ? layer.dense_on_host
-                    : k_dense_starts * k_start_dense_seconds +
-                          matrix_seconds(facts_of(own), static_cast<double>(layer.dense), layer.dense_cycles);
+            seconds.dense += is_host(own) ? layer.dense_on_host
+                                          : k_dense_starts * dense_start_seconds(facts_of(own)) +
+                                                dense_seconds_of(facts_of(own), layer.dense_parts);
             seconds.kv_cache += static_cast<double>(kv_reads_[l]) /
                                 (is_host(own) ? speed_of(own).bytes_per_second
                                               : nominal_bandwidth(facts_of(own)) * k_kv_part);
@@ -155,9 +193,8 @@ class Predictor {
         }
         const int64_t last = plan_.layer_place.back();
         seconds.dense += is_host(last) ? bytes_.head_on_host
-                                       : k_start_dense_seconds +
-                                             matrix_seconds(facts_of(last), static_cast<double>(bytes_.head),
-                                                            bytes_.head_cycles);
+                                       : dense_start_seconds(facts_of(last)) +
+                                             dense_seconds_of(facts_of(last), bytes_.head_parts);
         return seconds;
     }
 
@@ -199,9 +236,8 @@ class Predictor {
     // Returns the seconds of a part of a layer's experts for one row.
     double experts_on(int64_t place, const LayerBytes& layer, double part) const {
         if (is_host(place)) return part * layer.experts_on_host;
-        const double bytes = part * static_cast<double>(layer.experts);
-        if (bytes <= 0.0) return 0.0;
-        return k_start_experts_seconds + matrix_seconds(facts_of(place), bytes, part * layer.expert_cycles);
+        if (part * static_cast<double>(layer.experts) <= 0.0) return 0.0;
+        return expert_seconds_of(facts_of(place), layer.expert_parts, part);
     }
 
     double dense_seconds(int64_t place, size_t l, double n_rows) const {
@@ -223,8 +259,10 @@ class Predictor {
         const double operations = 2.0 * 3.0 * static_cast<double>(config.hidden * config.expert_ff) *
                                   static_cast<double>(config.n_expert_used);
         const double read = static_cast<double>(layer.experts) * std::min(1.0, used_part(layer) * n_rows);
-        return part *
-               std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
+        const double rate = is_host(place) ? speed.operations_per_second
+                                           : expert_operations(facts_of(place), layer.expert_parts,
+                                                               speed.operations_per_second);
+        return part * std::max(read / speed.bytes_per_second, n_rows * operations / rate);
     }
 
     // Returns the seconds of a layer whose experts the device and the host compute at the same time. Experts are copied to the
@@ -355,7 +393,6 @@ class RankPredictor {
             if (layer.dense == 0) continue;  // of another stage
             const auto kv = static_cast<double>(kv_reads_[l]);
             const double part = layer.n_experts == 0 ? 0.0 : n_experts / static_cast<double>(layer.n_experts);
-            const double expert_bytes = part * static_cast<double>(layer.experts);
             seconds.sums += sums_of_layer() * link_.sum_seconds;
             if (is_on_host_) {
                 seconds.dense += layer.dense_on_host;
@@ -365,19 +402,17 @@ class RankPredictor {
                 continue;
             }
             const DeviceFacts& device = facts_of(rank);
-            seconds.dense += k_dense_starts * k_start_dense_seconds +
-                             matrix_seconds(device, static_cast<double>(layer.dense), layer.dense_cycles);
+            seconds.dense +=
+                k_dense_starts * dense_start_seconds(device) + dense_seconds_of(device, layer.dense_parts);
             seconds.kv_cache += kv / (nominal_bandwidth(device) * k_kv_part);
             if (layer.n_experts > 0)
-                seconds.device_experts += k_start_experts_seconds +
-                                          matrix_seconds(device, expert_bytes, part * layer.expert_cycles);
+                seconds.device_experts += expert_seconds_of(device, layer.expert_parts, part);
             seconds.launches += k_device_layer_seconds;
         }
         if (bytes.head == 0) return seconds;
         seconds.dense += is_on_host_ ? bytes.head_on_host
-                                     : k_start_dense_seconds + matrix_seconds(facts_of(rank),
-                                                                              static_cast<double>(bytes.head),
-                                                                              bytes.head_cycles);
+                                     : dense_start_seconds(facts_of(rank)) +
+                                           dense_seconds_of(facts_of(rank), bytes.head_parts);
         return seconds;
     }
 
@@ -386,7 +421,7 @@ class RankPredictor {
         const Speed speed = speed_of(rank);
         const auto hidden = static_cast<double>(config_.hidden);
         const double slots = n_used() / static_cast<double>(plan_.parallel.expert_groups);
-        const double expert_operations = 6.0 * hidden * static_cast<double>(config_.expert_ff) * slots;
+        const double operations_of_experts = 6.0 * hidden * static_cast<double>(config_.expert_ff) * slots;
         const double read_part = std::min(1.0, n_rows * n_used() / static_cast<double>(config_.n_expert));
         double seconds = 0.0;
         for (size_t l = 0; l < ranks_[rank].layers.size(); ++l) {
@@ -397,9 +432,12 @@ class RankPredictor {
             seconds += std::max((static_cast<double>(layer.dense) + static_cast<double>(kv_reads_[l]) / 2.0) /
                                     speed.bytes_per_second,
                                 n_rows * operations / speed.operations_per_second);
+            const double expert_rate = is_on_host_ ? speed.operations_per_second
+                                                   : expert_operations(facts_of(rank), layer.expert_parts,
+                                                                       speed.operations_per_second);
             if (layer.n_experts > 0)
                 seconds += std::max(static_cast<double>(layer.experts) * read_part / speed.bytes_per_second,
-                                    n_rows * expert_operations / speed.operations_per_second);
+                                    n_rows * operations_of_experts / expert_rate);
             seconds +=
                 (is_on_host_ ? k_host_layer_seconds : k_device_layer_seconds) + exchange_seconds(n_rows);
         }
@@ -441,8 +479,18 @@ double decode_cycles(Format format, int64_t rows, int64_t cols) {
     return static_cast<double>(rows) * static_cast<double>(cols) / k_unit * cycles;
 }
 
-double device_rate(const DeviceFacts& device, double bytes, double cycles) {
-    return bytes / matrix_seconds(device, bytes, cycles);
+double dense_start_seconds(const DeviceFacts& device) {
+    return device.start_seconds > 0.0 ? device.start_seconds : k_start_dense_seconds;
+}
+
+double experts_start_seconds(const DeviceFacts& device) {
+    return dense_start_seconds(device) * (k_start_experts_seconds / k_start_dense_seconds);
+}
+
+double experts_rate(const DeviceFacts& device, std::span<const FormatPart> experts) {
+    double bytes = 0.0;
+    for (const FormatPart& part : experts) bytes += part.bytes;
+    return bytes / matrix_seconds(device, experts, 1.0, &KernelRates::experts);
 }
 
 double balanced_part(double device_rate, double host_rate) {

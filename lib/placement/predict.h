@@ -11,6 +11,7 @@
 
 namespace minim::placement {
 
+struct FormatPart;
 struct ModelBytes;
 struct Plan;
 
@@ -26,8 +27,12 @@ runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host
 // Returns the bytes a second that the host's kernels reach for one row with weights of a format.
 double host_rate(const HostFacts& host, Format format);
 
-// Returns the bytes a second in which a device multiplies one row by weights that need `cycles` to decode, once they have started.
-double device_rate(const DeviceFacts& device, double bytes, double cycles);
+// Returns the bytes a second in which a device multiplies one row by experts, once they have started.
+double experts_rate(const DeviceFacts& device, std::span<const FormatPart> experts);
+
+// Return the seconds in which a dense matrix and the experts of a layer start on a device, for one row.
+double dense_start_seconds(const DeviceFacts& device);
+double experts_start_seconds(const DeviceFacts& device);
 
 // Returns the part of a layer's experts for which a device takes as long as the host takes for the others, with even routing. A
 // larger cache would make decoding slower. The rates are bytes a second of the kernels.

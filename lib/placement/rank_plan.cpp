@@ -92,6 +92,7 @@ PlannedPlace RankPlanner::place_of(const Request& request, int64_t rank, int64_t
     PlannedPlace place = {.name = on_host() ? "cpu" : machine_.devices[rank].name};
     const runtime::Shard shard = shard_of(parallel_, rank, config_.n_layer);
     place.n_layers = shard.n_layer;
+    place.is_measured = on_host() ? machine_.host.is_measured : machine_.devices[rank].has_measured_kernels;
     place.dense_bytes = bytes.embedding + bytes.head;
     for (const LayerBytes& layer : bytes.layers) {
         place.dense_bytes += layer.dense;
@@ -133,6 +134,7 @@ Plan RankPlanner::plan(const Request& request) const {
             plan.token_expert_bytes += layer.one_expert() * static_cast<uint64_t>(config_.n_expert_used);
     PlannedPlace host = {.name = "cpu",
                          .free_bytes = machine_.host.memory_bytes - reserve_of(machine_.host.memory_bytes)};
+    host.is_measured = machine_.host.is_measured;
     if (on_host()) host.free_bytes = plan.places.front().free_bytes;
     plan.places.push_back(host);
     const bool is_known = (on_host() ? machine_.host.bytes_per_second > 0.0
@@ -149,10 +151,10 @@ std::string text_of_rank(const RankPlanner& planner, const Plan& plan, int64_t r
     const std::string part =
         parallel.expert_parts == 1 ? "" : format_text("1/{} of each of ", parallel.expert_parts);
     const int64_t n_heads = planner.config().n_head_kv;
-    return format_text("rank {} on {}: {} KV {} of {} layers, {}{} experts; {} of {} used, {} free", rank,
-                       place.name, n_heads, n_heads == 1 ? "head" : "heads", place.n_layers, part,
+    return format_text("rank {} on {}: {} KV {} of {} layers, {}{} experts; {} of {} used, {} free; speed {}",
+                       rank, place.name, n_heads, n_heads == 1 ? "head" : "heads", place.n_layers, part,
                        place.n_experts, size_text(used(place) + place.work_bytes),
-                       size_text(planner.memory_of(rank)), size_text(place.free_bytes));
+                       size_text(planner.memory_of(rank)), size_text(place.free_bytes), speed_text(place));
 }
 
 void explain_refusal(const RankPlanner& planner, const Request& request, Plan& plan) {

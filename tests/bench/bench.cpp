@@ -88,7 +88,8 @@ placement::Machine Bench::open_devices(const placement::Request& request) {
     machine.backends.push_back(timed(open_device("cpu")));
     // Only steps of prompts copy experts, and the areas for that take room of the cache.
     if (std::ranges::any_of(options_.n_prompt, [](int64_t n) { return n > 0; }))
-        machine.measure = [n_threads = threads_.decode->n_threads()](placement::Machine& measured) {
+        machine.measure = [n_threads = threads_.decode->n_threads()](placement::Machine& measured,
+                                                                     std::span<const weights::WeightSpec>) {
             return placement::measure_machine(measured, n_threads, active_cpu_level(), Logger());
         };
     if (!request.overrides) return machine;

@@ -4,14 +4,18 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include "base/error.h"
+#include "model/roles.h"
+#include "placement/bytes.h"
 #include "placement/facts.h"
 #include "placement/measure.h"
+#include "placement/measure_kernels.h"
 #include "placement/plugins.h"
 #include "placement/predict.h"
 #include "runtime/placement.h"
@@ -106,6 +110,72 @@ TEST_CASE("a device of this machine is measured for a plan") {
         expect_error(Status::invalid,
                      std::string("device '") + name + "' has no bandwidth and is not usable here",
                      [&] { completed(name); });
+}
+
+TEST_CASE("the kernels of a device are measured for the formats of a model, once, and a plan says so") {
+    const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
+    const Setting sim("MINIM_SIM", "devices=2 memory=400");
+    const TemporaryFolder caches;
+    const Setting cache("XDG_CACHE_HOME", caches.path());
+    const Logger silent;
+    // Experts in Q8_0, other matrices in Q4_K, and too few of IQ4_XS to matter.
+    const auto product = [](model::Role role, int32_t expert, Format format, int64_t rows) {
+        return weights::WeightSpec{.role = static_cast<int32_t>(role),
+                                   .layer = 0,
+                                   .expert = expert,
+                                   .use = weights::Use::product,
+                                   .format = format,
+                                   .rows = rows,
+                                   .cols = 3072,
+                                   .row_bytes = row_bytes(format, int64_t{3072})};
+    };
+    const std::vector<weights::WeightSpec> weights = {product(model::Role::gate, 0, Format::q8_0, 30000),
+                                                      product(model::Role::wq, -1, Format::q4_k, 50000),
+                                                      product(model::Role::wo, -1, Format::iq4_xs, 1000)};
+    const auto measured = [&](std::string_view text) {
+        placement::DeviceFacts facts = placement::parse_device(text);
+        placement::complete_device(facts, text, threads(), active_cpu_level());
+        placement::measure_kernels(facts, text, weights, threads(), active_cpu_level(), silent);
+        return facts;
+    };
+    const placement::DeviceFacts first = measured("sim:1");
+    CHECK(first.has_measured_kernels);
+    CHECK((first.start_seconds > 1e-8 && first.start_seconds < 1e-2));
+    REQUIRE(first.kernels.size() == 2);
+    for (const placement::KernelRates& rates : first.kernels) {
+        INFO(traits(rates.format).name);
+        const bool is_expert = rates.format == Format::q8_0;
+        CHECK((is_expert || rates.format == Format::q4_k));
+        CHECK((rates.experts > 1e7) == is_expert);
+        CHECK((rates.expert_operations > 1e8) == is_expert);
+        CHECK((rates.dense > 1e7) == !is_expert);
+    }
+    const auto cached = [&](std::string_view what) {
+        for (const auto& file : std::filesystem::directory_iterator(caches / "minim"))
+            if (file.path().filename().string().find(what) != std::string::npos) return file.path();
+        FAIL("nothing cached for " << what);
+        return std::filesystem::path();
+    };
+    // What the device computes with is what was measured, not the estimate, and it is not measured again.
+    std::ofstream(cached("experts-Q8_0-sim-simulated_accelerator")) << "12345678\n";
+    std::ofstream(cached("start-sim-simulated_accelerator")) << "1000\n";
+    const placement::DeviceFacts second = measured("sim:0");
+    CHECK(second.start_seconds == 1e-3);
+    CHECK(std::ranges::find(second.kernels, Format::q8_0, &placement::KernelRates::format)->experts ==
+          12345678.0);
+    const placement::FormatPart experts = {Format::q8_0, 1e9, 1e9, 1e6};
+    CHECK(placement::experts_rate(second, {&experts, 1}) == Approx(12345678.0));
+    CHECK(placement::dense_start_seconds(second) == 1e-3);
+    const placement::FormatPart other = {Format::q5_k, 1e9, 1e9, 1e6};
+    CHECK(placement::experts_rate(second, {&other, 1}) > 1e8);
+
+    // A device that fails, or without room, stays estimated.
+    const Setting none("XDG_CACHE_HOME", caches.path() + "/other");
+    const Setting small("MINIM_SIM", "devices=2 memory=64");
+    const placement::DeviceFacts third = measured("sim:0");
+    CHECK(third.is_measured);
+    CHECK_FALSE(third.has_measured_kernels);
+    CHECK(third.kernels.empty());
 }
 
 TEST_CASE("a device is opened by its name, or it is said why not") {

@@ -306,7 +306,7 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     const auto placement_with = [&](const placement::HostFacts& host, const placement::DeviceFacts& device,
                                     int64_t n_context = 0) {
         placement::Machine machine = machine_of({device_with(900 * k_mib)});
-        machine.measure = [host, device](placement::Machine& measured) {
+        machine.measure = [host, device](placement::Machine& measured, std::span<const weights::WeightSpec>) {
             measured.host.bytes_per_second = host.bytes_per_second;
             measured.devices.front().bytes_per_second = device.bytes_per_second;
             measured.devices.front().link_bytes_per_second = device.link_bytes_per_second;
@@ -335,7 +335,9 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     // One device with room for all is not measured.
     bool is_measured = false;
     placement::Machine machine = machine_of({device_with(1000 * k_mib)});
-    machine.measure = [&](placement::Machine&) { return is_measured = true; };
+    machine.measure = [&](placement::Machine&, std::span<const weights::WeightSpec>) {
+        return is_measured = true;
+    };
     const runtime::Placement whole =
         placement::place_on(machine, {.cache_bytes = k_cache_all_room})(config, weights_of(k_mib));
     CHECK(whole.stages().front().cache_bytes == 0);

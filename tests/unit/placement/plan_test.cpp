@@ -528,12 +528,42 @@ TEST_CASE("numbers that make no sense are refused") {
     expect_error(Status::invalid, "a:0 is named twice", [&] { c.plan(); });
 }
 
+TEST_CASE("what was measured of a device's kernels replaces the estimate") {
+    Case c = {.devices = devices_of({64.0})};
+    for (weights::WeightSpec& weight : c.weights) weight.cols = weight.row_bytes / 4;
+    const Plan estimated = c.plan();
+    CHECK(says(estimated, "free; speed estimated"));
+    DeviceFacts& device = c.devices.front();
+    device.has_measured_kernels = true;
+    device.start_seconds = 2e-6;
+    const double rate = 1e11;
+    device.kernels = {
+        {.format = Format::f32, .experts = rate, .dense = 2.0 * rate, .expert_operations = 1e9}};
+    const Plan measured = c.plan();
+    CHECK(says(measured, "free; speed measured"));
+    CHECK(to_json(measured).find(R"("speed": "measured")") != std::string::npos);
+    // 4 of 16 experts of 64 MiB a layer, and their start, which is 5.7 / 1.3 times that of a small kernel.
+    const double experts = 4.0 * 64.0 * static_cast<double>(k_mib) / rate + 2e-6 * 5.7 / 1.3;
+    CHECK(measured.decode_seconds.device_experts == Approx(k_layers * experts));
+    const double dense = static_cast<double>(k_mib) / (2.0 * rate) + 3.0 * 2e-6;
+    CHECK(measured.decode_seconds.dense ==
+          Approx(k_layers * dense + 2.0 * static_cast<double>(k_mib) / (2.0 * rate) + 2e-6));
+    CHECK(measured.prompt_tokens_per_second < 0.1 * estimated.prompt_tokens_per_second);
+    // A format that was not measured stays estimated beside one that was.
+    c.devices.front().kernels = {{.format = Format::q8_0, .experts = 1e7}};
+    CHECK(c.plan().decode_seconds.dense == Approx(estimated.decode_seconds.dense + 31.0 * (2e-6 - 1.3e-6)));
+    c.devices.front().start_seconds = 0.0;
+    CHECK(c.plan().decode_seconds.device_experts == estimated.decode_seconds.device_experts);
+}
+
 TEST_CASE("a plan as JSON has the keys that the C ABI documents") {
     const Plan plan = Case{.devices = devices_of({4.0})}.plan();
     const json::Value value = json::parse(to_json(plan), "plan", json::Source::argument);
     CHECK(json::find(&value, "fits")->boolean);
     const json::Value& device = json::find(&value, "devices")->items.at(0);
     CHECK(json::find(&device, "name")->is_string("a:0"));
+    CHECK(json::find(&device, "speed")->is_string("estimated"));
+    CHECK(json::find(json::find(&value, "host"), "speed")->is_string("estimated"));
     CHECK(json::to_int64(*json::find(&device, "n_experts")) == plan.devices()[0].n_experts);
     CHECK(json::to_int64(*json::find(json::find(&value, "host"), "expert_bytes")) ==
           static_cast<int64_t>(plan.host().expert_bytes));
