@@ -23,9 +23,6 @@ constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
 constexpr int64_t k_second = 1000 * k_millisecond;
 constexpr int64_t k_patience = 20 * k_second;
 constexpr int64_t k_patience_a_row = 50 * k_millisecond;
-// The most rows that a kernel hands to the host. For more rows copies are faster, but they take longer to start and are
-// not recorded.
-constexpr int64_t k_max_posted_rows = 64;
 
 // How a stream that waits for other ranks is waited for: a step takes some milliseconds.
 using Clock = std::chrono::steady_clock;
@@ -173,6 +170,7 @@ void CudaDevice::take_work(Stream& s, Taker& taker) const {
     taker.take(s.work.activated, n_slots * limits.slot_ff());
     taker.take(s.work.output, n_slots * std::max(limits.hidden, limits.slot_ff()));
     taker.take(s.work.seen, std::min(limits.n_rows, int64_t{1}));
+    if (s.paths.exchange_pieces) taker.take(s.work.step, std::min(limits.n_rows, int64_t{1}));
     taker.take(s.work.top_k.pieces, n_pieces);
     taker.take(s.work.top_k.keys, n_pieces * fast::k_list);
 }
@@ -183,6 +181,7 @@ uint64_t CudaDevice::step_bytes(const backend::StepLimits& limits) const {
                        limits.n_expert, exact::k_max_experts);
     Stream stream(index_, log_);
     stream.limits = limits;
+    stream.paths = paths();
     stream.n_processors = runtime::processor_count(index_);
     stream.tile_size = fast::tile_size(runtime::block_shared_bytes(index_));
     Taker taker(nullptr);
@@ -195,6 +194,7 @@ std::unique_ptr<Scratch> CudaDevice::reserve(const backend::StepLimits& limits) 
     auto stream = std::make_unique<Stream>(index_, log_);
     Batch& batch = stream->batch;
     stream->limits = limits;
+    stream->paths = paths();
     batch.rows.reserve(limits.n_rows);
     batch.ids.reserve(limits.n_rows);
     batch.frequency.reserve(limits.head_dim);
@@ -219,18 +219,29 @@ std::unique_ptr<backend::GroupLink> CudaDevice::connect(backend::GroupChannel& c
 
 std::unique_ptr<backend::Exchange> CudaDevice::make_exchange(const backend::StepLimits& limits,
                                                              int64_t n_turns) const {
+    const auto way = paths().exchange_pieces ? HostExchange::Way::by_pieces : HostExchange::Way::by_flags;
     std::shared_ptr<backend::Memory> memory;
     try {
-        memory = pinned_.allocate(HostExchange::bytes(limits, n_turns), "the exchange with the host",
+        memory = pinned_.allocate(HostExchange::bytes(limits, n_turns, way), "the exchange with the host",
                                   MemoryUse::work);
     } catch (const Error& error) {
         if (error.status() != Status::out_of_memory) throw;
         return nullptr;
     }
-    return std::make_unique<HostExchange>(std::move(memory), limits, n_turns, [this] {
+    return std::make_unique<HostExchange>(std::move(memory), limits, n_turns, way, [this] {
         if (runtime::is_lost(index_)) note("it no longer answers");
         check_alive();
     });
+}
+
+void CudaDevice::copy_posted(Stream& s, const HostExchange& with, const float* h, int64_t n_floats,
+                             const int32_t* ids, int64_t n_ids) const {
+    copy_later(s, Way::to_host, with.h(), h, static_cast<uint64_t>(n_floats) * sizeof(float));
+    copy_later(s, Way::to_host, with.ids(), ids, static_cast<uint64_t>(n_ids) * sizeof(int32_t));
+}
+
+int64_t CudaDevice::patience(int64_t n) noexcept {
+    return k_patience + n * k_patience_a_row;
 }
 
 // If the stream has failed, the turn is never posted: give up, so that nobody waits for it.
@@ -242,8 +253,7 @@ void CudaDevice::post(Scratch& scratch, backend::Exchange& exchange, int64_t tur
     int64_t n_floats = n * hidden;
     int64_t n_ids = n * n_used;
     if (n > k_max_posted_rows) {
-        copy_later(s, Way::to_host, to.h, h, static_cast<uint64_t>(n_floats) * sizeof(float));
-        copy_later(s, Way::to_host, to.ids, ids, static_cast<uint64_t>(n_ids) * sizeof(int32_t));
+        copy_posted(s, with, h, n_floats, ids, n_ids);
         n_floats = n_ids = 0;
     }
     launch(s, [&] { fast::post(s.stream, h, n_floats, ids, n_ids, to); });
@@ -257,8 +267,7 @@ void CudaDevice::collect(Scratch& scratch, backend::Exchange& exchange, int64_t 
     const auto& with = static_cast<const HostExchange&>(exchange);
     s.host_is_late = with.late();
     launch(s, [&] {
-        fast::await_host(s.stream, with.answered(turn), s.host_is_late.get(),
-                         k_patience + n * k_patience_a_row, s.work.seen);
+        fast::await_host(s.stream, with.answered(turn), s.host_is_late.get(), patience(n), s.work.seen);
         fast::collect(s.stream, with.turn().out, places, ids, n * n_used, hidden, s.work.seen, out);
     });
 }

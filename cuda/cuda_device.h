@@ -20,6 +20,8 @@ namespace minim::cuda {
 using backend::Scratch;
 using runtime::Way;
 
+class HostExchange;
+
 // Blocks of device memory, or of pinned host memory.
 class Blocks : public backend::BlockSource {
   public:
@@ -123,6 +125,13 @@ class CudaDevice : public backend::Backend {
     }
 
   protected:
+    // Returns the paths that its streams take.
+    virtual LaunchPaths paths() const noexcept { return {}; }
+    // Copies what a turn posts.
+    void copy_posted(Stream& stream, const HostExchange& with, const float* h, int64_t n_floats,
+                     const int32_t* ids, int64_t n_ids) const;
+    // Returns the nanoseconds for which a kernel waits for the host's answer for n rows.
+    static int64_t patience(int64_t n) noexcept;
     // Returns whether sums over ranks have to be added in rank order.
     virtual bool adds_in_rank_order() const noexcept { return true; }
     // Launches the operations that have been called and not been launched yet.

@@ -35,6 +35,8 @@ struct LaunchPaths {
         false;  // dense-prompts: cuBLASLt multiplies the packed matrices of prompts, unpacked to F16
     bool tiles =
         false;  // tiles: many rows of packed weights are multiplied as F16, decoded in registers (fast/linear_tile.h)
+    bool exchange_pieces =
+        false;  // exchange-pieces: exchanges with the host by numbered pieces, in fewer kernels
 };
 
 // Parses words separated by commas; the text may be empty. Throws invalid for an unknown word.

@@ -13,6 +13,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/debug.h"
 #include "cuda/exact_operations.h"
+#include "cuda/exchange.h"
 #include "cuda/fast_step.h"
 #include "panel/panel.h"
 
@@ -36,7 +37,6 @@ class FastOperations : public ExactOperations {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);
         s.fixed = is_fixed_;
-        s.paths = paths_;
         const std::vector<int32_t> none(fast::n_arrival_counters(limits));
         check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
                             none.size() * sizeof(int32_t)));
@@ -129,7 +129,80 @@ class FastOperations : public ExactOperations {
         experts(scratch, h, n, ids, nullptr, n_used, weights, out, false);
     }
 
+    void post(Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
+              int64_t n, int64_t n_used, int64_t hidden) const override {
+        auto& with = static_cast<HostExchange&>(exchange);
+        if (!with.is_by_pieces())
+            return ExactOperations::post(scratch, exchange, turn, h, ids, n, n_used, hidden);
+        auto& s = static_cast<Stream&>(scratch);
+        PostCall call = {&with,
+                         h,
+                         n * hidden,
+                         ids,
+                         n,
+                         n_used,
+                         with.posted_pieces(turn, s.work.step),
+                         with.step_to_take(turn)};
+        if (post_with_choice(s, call)) return;
+        if (n > k_max_posted_rows) {
+            copy_posted(own(scratch), with, h, call.n_floats, ids, n * n_used);
+            call.n_floats = call.n = 0;
+        }
+        add(scratch, call);
+    }
+
+    void collect(Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                 const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                 int64_t hidden, float* out) const override {
+        const auto& with = static_cast<const HostExchange&>(exchange);
+        if (!with.is_by_pieces() || n > k_max_posted_rows)
+            return ExactOperations::collect(scratch, exchange, turn, places, ids, n, n_used, hidden, out);
+        auto& s = static_cast<Stream&>(scratch);
+        s.host_is_late = with.late();
+        if (n > 0)
+            add(scratch, CollectCall{with.awaited_pieces(turn, s.work.step, patience(n)),
+                                     {places, ids, n, n_used, hidden, out}});
+    }
+
+    // Adds up in the kernel that collects the slots, if that has not been launched yet.
+    void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                   int64_t hidden, float* y) const override {
+        auto& s = static_cast<Stream&>(scratch);
+        if (!s.list.operations.empty()) {
+            auto* collect = std::get_if<CollectCall>(&s.list.operations.back().call);
+            if (collect != nullptr && collect->slots.gates == nullptr && collect->slots.out == out &&
+                collect->slots.n == n && collect->slots.n_used == n_used && collect->slots.hidden == hidden) {
+                collect->slots.gates = gates;
+                collect->slots.y = y;
+                return;
+            }
+        }
+        ExactOperations::add_slots(scratch, out, gates, n, n_used, hidden, y);
+    }
+
   private:
+    LaunchPaths paths() const noexcept override { return paths_; }
+    // Lets the kernel of the choice post its rows as well, if it has not been launched yet.
+    static bool post_with_choice(Stream& s, const PostCall& call) {
+        if (s.list.operations.empty()) return false;
+        auto* route = std::get_if<RouteCall>(&s.list.operations.back().call);
+        if (route == nullptr || route->with != nullptr || route->n > fast::k_max_route_posted ||
+            route->n != call.n || route->h != call.h || route->choice.ids != call.ids ||
+            route->choice.n_used != call.n_used)
+            return false;
+        route->with = call.with;
+        route->post = call.to;
+        route->step_to_take = call.step_to_take;
+        return true;
+    }
+    // Ends the exchanges of operations that the stream does not start, so that nobody waits for what they post.
+    static void give_up_posts(const std::vector<Operation>& operations) noexcept {
+        for (const Operation& operation : operations) {
+            if (const auto* route = std::get_if<RouteCall>(&operation.call); route && route->with)
+                route->with->give_up();
+            if (const auto* post = std::get_if<PostCall>(&operation.call)) post->with->give_up();
+        }
+    }
     // Adds an operation to the list. A norm waits there for the operation after it even outside of a step.
     template <typename Call>
     void add(Scratch& scratch, const Call& call) const {
@@ -156,7 +229,10 @@ class FastOperations : public ExactOperations {
                 note(s, std::exchange(s.dense_error, nullptr));
             });
         }
-        if (!is_working(s)) s.list.known = {};
+        if (!is_working(s)) {
+            s.list.known = {};
+            give_up_posts(all);
+        }
         s.list.clear();
         if (last_waits) all.push_back(last);
     }

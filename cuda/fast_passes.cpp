@@ -80,6 +80,10 @@ QuantizedRows known_after(const Operation& operation, const QuantizedRows& known
     } else if (const auto* experts = std::get_if<ExpertsCall>(&operation.call)) {
         const int64_t n_rows = experts->gates != nullptr ? experts->n : experts->n * experts->n_used;
         if (are_written(experts->out, n_rows * experts->weights.down.rows)) return {};
+    } else if (const auto* collect = std::get_if<CollectCall>(&operation.call)) {
+        const CollectedSlots& slots = collect->slots;
+        if (are_written(slots.out, slots.n * slots.n_used * slots.hidden)) return {};
+        if (slots.y != nullptr && are_written(slots.y, slots.n * slots.hidden)) return {};
     }
     return known;
 }

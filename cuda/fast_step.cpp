@@ -403,9 +403,20 @@ void launch_one(cuda::Stream& s, const Operation&, const AttendCall& call) {
 void launch_one(cuda::Stream& s, const Operation& operation, const RouteCall& call) {
     const RouteWork work = {s.work.score, s.fast_work.router_partial, s.fast_work.arrived,
                             is_prefetched(call.router.rows * call.router.row_bytes)};
+    const PostedPieces* post = call.with == nullptr ? nullptr : &call.post;
+    if (call.step_to_take != nullptr) take_step(s.stream, call.step_to_take, s.work.step);
     if (operation.norm.x != nullptr)
-        return route_norm(s.stream, call.router, operation.norm, call.choice, work);
-    route_float(s.stream, call.router, call.h, call.n, call.choice, work, s.fixed);
+        return route_norm(s.stream, call.router, operation.norm, call.choice, work, post);
+    route_float(s.stream, call.router, call.h, call.n, call.choice, work, s.fixed, post);
+}
+
+void launch_one(cuda::Stream& s, const Operation&, const PostCall& call) {
+    if (call.step_to_take != nullptr) take_step(s.stream, call.step_to_take, s.work.step);
+    post_pieces(s.stream, call.h, call.n_floats, call.ids, call.n, call.n_used, call.to);
+}
+
+void launch_one(cuda::Stream& s, const Operation&, const CollectCall& call) {
+    collect_pieces(s.stream, call.from, call.slots);
 }
 
 void launch_one(cuda::Stream& s, const Operation&, const ChooseCall& call) {

@@ -16,6 +16,8 @@
 
 namespace minim::cuda {
 
+class HostExchange;
+
 struct NormCall {
     const float* x;
     int64_t n;
@@ -45,6 +47,10 @@ struct RouteCall {
     int64_t n;
     exact::Weight router;  // is_float()
     fast::Choice choice;
+    // An exchange by pieces that the call after this one wanted; `with` null: none.
+    HostExchange* with = nullptr;
+    fast::PostedPieces post = {};
+    const uint32_t* step_to_take = nullptr;  // HostExchange::step_to_take()
 };
 // The choice by Work::score [n, n_expert].
 struct ChooseCall {
@@ -65,8 +71,26 @@ struct ExpertsCall {
     const backend::ExpertPlace* chosen = nullptr;
 };
 
+// A turn of an exchange by pieces.
+struct PostCall {
+    HostExchange* with;
+    const float* h;
+    int64_t n_floats;  // 0: h and the ids have been copied
+    const int32_t* ids;
+    int64_t n;
+    int64_t n_used;
+    fast::PostedPieces to;
+    const uint32_t* step_to_take;
+};
+struct CollectCall {
+    fast::AwaitedPieces from;
+    fast::CollectedSlots slots;
+};
+
 struct Operation {
-    std::variant<NormCall, LinearCall, SquaresCall, AttendCall, RouteCall, ChooseCall, ExpertsCall> call;
+    std::variant<NormCall, LinearCall, SquaresCall, AttendCall, RouteCall, ChooseCall, ExpertsCall, PostCall,
+                 CollectCall>
+        call;
     // The passes set:
     bool is_folded = false;                // a norm that the next operation computes
     fast::NormRow norm = {};               // the norm that its first kernel computes; x null: none

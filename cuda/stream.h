@@ -60,6 +60,7 @@ struct Work {
     int32_t* chosen_blocks;  // [n_rows, index heads, top]
     fast::TopKWork top_k;    // of k_max_top_k_rows
     uint32_t* seen;          // the host's answer to a turn of an exchange
+    uint32_t* step;          // the number of an exchange's step; null: the exchange is not by pieces
 };
 
 // Memory of the device that only fast arithmetic needs.

@@ -56,6 +56,10 @@
 //   load_flag(p)                       *p, uint32_t in host memory, with acquire order: later reads see what the host wrote before it
 //   set_flag(p, x)                     *p = x in host memory, with release order: the host sees this thread's earlier writes first
 //   load_from_host(p)                  *p as it is in host memory now; a float or four
+//   put<scope>(piece, words, turn)     writes a piece (piece.h) by one access of 16 bytes
+//   get<scope>(piece, turn, words)     reads a piece in the same way; whether it is that of the turn, whose words are then set
+//   fence_for_host()                   orders this thread's earlier writes, and those that it knows of by a barrier, before its later
+//                                      ones, as the host sees them
 //   nap(n)                             waits about n nanoseconds
 //   nanoseconds()                      the time on a clock of this kernel
 //   fence()                            orders this thread's earlier reads and writes before its later ones, for all blocks

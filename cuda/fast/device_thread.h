@@ -10,6 +10,7 @@
 #include "cuda/debug.h"
 #include "cuda/fast/device.h"
 #include "cuda/fast/multiply_rows.h"
+#include "cuda/fast/piece.h"
 #include "cuda/launch.h"
 
 namespace minim::cuda::fast {
@@ -150,6 +151,44 @@ struct DeviceThread {
         const float4 x = __ldcv(reinterpret_cast<const float4*>(p));
         return {{x.x, x.y, x.z, x.w}};
     }
+    template <Scope scope>
+    MINIM_DEVICE void put(Piece* piece, const uint32_t (&words)[k_piece_words], uint32_t turn) const {
+        const uint64_t low = words[0] | uint64_t{words[1]} << 32;
+        const uint64_t high = words[2] | uint64_t{turn} << 32;
+        if constexpr (scope == Scope::device) {
+            asm volatile(
+                "{ .reg .b128 p; mov.b128 p, {%1, %2}; st.relaxed.gpu.global.b128 [%0], p; }" ::"l"(piece),
+                "l"(low), "l"(high)
+                : "memory");
+        } else {
+            asm volatile(
+                "{ .reg .b128 p; mov.b128 p, {%1, %2}; st.relaxed.sys.global.b128 [%0], p; }" ::"l"(piece),
+                "l"(low), "l"(high)
+                : "memory");
+        }
+    }
+    template <Scope scope>
+    MINIM_DEVICE bool get(const Piece* piece, uint32_t turn, uint32_t (&words)[k_piece_words]) const {
+        uint64_t low;
+        uint64_t high;
+        if constexpr (scope == Scope::device) {
+            asm volatile("{ .reg .b128 p; ld.relaxed.gpu.global.b128 p, [%2]; mov.b128 {%0, %1}, p; }"
+                         : "=l"(low), "=l"(high)
+                         : "l"(piece)
+                         : "memory");
+        } else {
+            asm volatile("{ .reg .b128 p; ld.relaxed.sys.global.b128 p, [%2]; mov.b128 {%0, %1}, p; }"
+                         : "=l"(low), "=l"(high)
+                         : "l"(piece)
+                         : "memory");
+        }
+        if (static_cast<uint32_t>(high >> 32) != turn) return false;
+        words[0] = static_cast<uint32_t>(low);
+        words[1] = static_cast<uint32_t>(low >> 32);
+        words[2] = static_cast<uint32_t>(high);
+        return true;
+    }
+    MINIM_DEVICE void fence_for_host() const { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
     MINIM_DEVICE void nap(int n) const { __nanosleep(static_cast<unsigned>(n)); }
     MINIM_DEVICE uint64_t nanoseconds() const {
         uint64_t now;

@@ -16,11 +16,12 @@
 namespace minim::cuda::fast {
 
 // Where the normalised row goes, in shared or global memory: floats, blocks, and the blocks once more, if at all, for later
-// kernels. Null: nowhere.
+// kernels; and the floats once more, in the host's memory. Null: nowhere.
 struct NormedRow {
     float* h = nullptr;
     Q8Block* quantized = nullptr;
     Q8Block* later_quantized = nullptr;
+    float* posted = nullptr;
 };
 
 template <int n_threads>
@@ -52,6 +53,7 @@ struct RowNorm {
             for (int k = 0; k < k_kept; ++k)
                 for (int e = 0; e < 4; ++e) x[k].x[e] = x[k].x[e] * factor * gain[k].x[e];
             if (to.h != nullptr) store(to.h, own, n_fours, x);
+            if (to.posted != nullptr) store(to.posted, own, n_fours, x);
             if (to.quantized != nullptr) quantize(t, own, n_fours, x, to);
         }
     }

@@ -13,6 +13,7 @@
 #include "cuda/exact/operations.h"
 #include "cuda/fast/device.h"
 #include "cuda/fast/half_block.h"
+#include "cuda/fast/piece.h"
 #include "cuda/fast/q8_block.h"
 #include "format/format.h"
 
@@ -274,11 +275,14 @@ struct RouteWork {
     int32_t* arrived;  // [route_counters(n)], all 0 before and afterwards
     bool prefetches;   // as Products::prefetches
 };
+// `post`: null, or where h and the choices of at most k_max_route_posted rows go in the same launch (post_pieces()).
+struct PostedPieces;
+inline constexpr int64_t k_max_route_posted = 4;
 void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
-                 const RouteWork& work, bool fixed);
+                 const RouteWork& work, bool fixed, const PostedPieces* post = nullptr);
 // norm() of one row and route_float() of that row, in one launch.
 void route_norm(Stream stream, const Weight& router, const NormRow& norm, const Choice& choice,
-                const RouteWork& work);
+                const RouteWork& work, const PostedPieces* post = nullptr);
 int64_t route_partial_floats(int64_t n);
 int64_t route_counters(int64_t n);
 
@@ -304,6 +308,49 @@ void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t pat
 // here.
 void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,
              int64_t n_slots, int64_t hidden, const uint32_t* seen, float* out);
+
+// The same exchange by pieces (piece.h), for at most k_max_posted_rows rows. A turn's number is that of the step times n_turns, and the
+// turn and 1.
+struct TurnNumber {
+    const uint32_t* step;  // of the running step, in the device's memory
+    uint32_t n_turns;      // of a step
+    uint32_t index;        // of the turn
+};
+// Copies the number of the step that the host has begun to the device.
+void take_step(Stream stream, const uint32_t* of_host, uint32_t* step);
+// Host memory for inputs and choices. `flag` says that h has been written, and for how many rows and choices of each; ids are pieces
+// of their own: pieces_of(n_used) for each row.
+struct PostedPieces {
+    float* h;
+    Piece* ids;
+    Piece* flag;
+    TurnNumber turn;
+};
+// n_floats 0: h has been copied. n 0: so have the ids.
+void post_pieces(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n,
+                 int64_t n_used, const PostedPieces& to);
+// The host's answer: pieces_of(hidden) pieces for each slot, only of slots whose expert is not here.
+struct AwaitedPieces {
+    const Piece* answer;
+    TurnNumber turn;
+    const uint32_t* ended;  // in host memory: the number of a step that was given up
+    uint32_t* late;         // in host memory: set if the answer does not come within `patience` nanoseconds
+    int64_t patience;
+    const Piece* answered = nullptr;  // written behind the slots: rows without slots of the host wait for it
+};
+// out [n * n_used, hidden] = the answer, for slots whose expert is not here. With gates: y [n, hidden] += gates * out over a row's slots
+// in their order, as exact::add_slots() does after that, and `out` is only read.
+struct CollectedSlots {
+    const backend::ExpertPlace* places;
+    const int32_t* ids;
+    int64_t n;
+    int64_t n_used;
+    int64_t hidden;
+    float* out;
+    const float* gates = nullptr;
+    float* y = nullptr;
+};
+void collect_pieces(Stream stream, const AwaitedPieces& from, const CollectedSlots& slots);
 
 // The products of every slot's expert. `tiles`: the slots by expert, for many rows; null: every slot alone.
 struct Slots {

@@ -278,12 +278,24 @@ void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const
     start(stream, RouteKernel{score, n, n_expert, choice});
 }
 
+namespace {
+
+template <class Block>
+void route_row(Stream stream, const Weight& router, const float* h, const NormRow& norm, const Choice& choice,
+               const RouteWork& work, const PostedPieces* post) {
+    if (post != nullptr)
+        return start(stream,
+                     RouteRowKernel<Block, true>{router, h, norm, choice, work.score, work.arrived, *post});
+    start(stream, RouteRowKernel<Block>{router, h, norm, choice, work.score, work.arrived, {}});
+}
+
+}  // namespace
+
 void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
-                 const RouteWork& work, bool fixed) {
+                 const RouteWork& work, bool fixed, const PostedPieces* post) {
     with_block(FloatBlocks{}, router.format, [&](auto block) {
         using Block = decltype(block);
-        if (n == 1 && !fixed)
-            return start(stream, RouteRowKernel<Block>{router, h, {}, choice, work.score, work.arrived});
+        if (n == 1 && !fixed) return route_row<Block>(stream, router, h, {}, choice, work, post);
         if constexpr (Block::block_elems == 1) {
             using Outputs = RouterOutputsKernel<Block>;
             const uintptr_t places =
@@ -307,15 +319,16 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
         outputs.scale[0] = router.scale;
         outputs.y[0] = work.score;
         outputs.prefetches = work.prefetches;
-        start(stream, RouteFloatKernel<Block>{{outputs, h, n}, choice, work.arrived});
+        if (post != nullptr)
+            return start(stream, RouteFloatKernel<Block, true>{{outputs, h, n}, choice, work.arrived, *post});
+        start(stream, RouteFloatKernel<Block>{{outputs, h, n}, choice, work.arrived, {}});
     });
 }
 
 void route_norm(Stream stream, const Weight& router, const NormRow& norm, const Choice& choice,
-                const RouteWork& work) {
+                const RouteWork& work, const PostedPieces* post) {
     with_block(FloatBlocks{}, router.format, [&](auto block) {
-        using Block = decltype(block);
-        start(stream, RouteRowKernel<Block>{router, norm.h, norm, choice, work.score, work.arrived});
+        route_row<decltype(block)>(stream, router, norm.h, norm, choice, work, post);
     });
 }
 
@@ -350,6 +363,19 @@ void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t pat
 void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,
              int64_t n_slots, int64_t hidden, const uint32_t* seen, float* out) {
     start(stream, CollectKernel{answer, places, ids, n_slots, hidden, seen, out});
+}
+
+void take_step(Stream stream, const uint32_t* of_host, uint32_t* step) {
+    start(stream, TakeStepKernel{of_host, step});
+}
+
+void post_pieces(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n,
+                 int64_t n_used, const PostedPieces& to) {
+    start(stream, PostPiecesKernel{h, n_floats, ids, n, n_used, to});
+}
+
+void collect_pieces(Stream stream, const AwaitedPieces& from, const CollectedSlots& slots) {
+    start(stream, CollectAddKernel{from, slots});
 }
 
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert, int32_t size) {

@@ -10,6 +10,7 @@
 
 #include "backend/choose_experts.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/exchange.h"
 #include "cuda/fast/last_block.h"
 #include "cuda/fast/linear_float.h"
 #include "cuda/fast/operations.h"
@@ -118,7 +119,8 @@ struct RouteKernel {
 };
 
 // Also computes the router's outputs for several rows: the last block of some rows chooses for them, a warp per row.
-template <class Block>
+// `posts`: the rows and the choices also go to the host (exchange.h); there are at most k_tokens rows then.
+template <class Block, bool posts = false>
 struct RouteFloatKernel {
     static constexpr int k_tokens = 4;
     using Outputs = LinearFloatKernel<Block, k_tokens, 4>;
@@ -130,15 +132,21 @@ struct RouteFloatKernel {
     Outputs outputs;
     Choice choice;
     int32_t* arrived;
+    PostedPieces post;
 
+    // With `posts` there is one more block, which posts the rows.
     Grid grid() const {
         Grid grid = outputs.grid();
+        if (posts) ++grid.n_blocks;
         grid.shared_bytes = k_scores_at + k_tokens * outputs.products.rows[0] * int64_t{sizeof(float)};
         return grid;
     }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
+        if constexpr (posts) {
+            if (t.block() == outputs.grid().n_blocks) return post_rows(t);
+        }
         outputs(t);
         const int64_t n_expert = outputs.products.rows[0];
         auto* is_last = reinterpret_cast<int32_t*>(t.shared() + Outputs::k_shared_bytes);
@@ -151,6 +159,18 @@ struct RouteFloatKernel {
         score_experts(t, outputs.products.y[0] + row * n_expert, n_expert, t.index() % 32, 32, score);
         t.sync_warp();
         choose_experts(t, score, n_expert, choice, row);
+        if constexpr (posts) {
+            t.sync_warp();
+            put_ids(t, choice.ids, row, choice.n_used, post, number_of(t, post.turn), t.index() % 32, 32);
+        }
+    }
+
+  private:
+    template <class T>
+    MINIM_DEVICE void post_rows(T& t) const {
+        t.wait_for_inputs();
+        copy_words(t, k_threads, outputs.x, post.h, outputs.n * outputs.products.cols);
+        put_flag(t, outputs.n, choice.n_used, post, number_of(t, post.turn));
     }
 };
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cuda/fast/device.h"
+#include "cuda/fast/exchange.h"
 #include "cuda/fast/last_block.h"
 #include "cuda/fast/linear_float.h"
 #include "cuda/fast/norm_row.h"
@@ -17,7 +18,8 @@
 
 namespace minim::cuda::fast {
 
-template <class Block>
+// `posts`: the row and the choices also go to the host (exchange.h), the row before the choices are known.
+template <class Block, bool posts = false>
 struct RouteRowKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_warps = 4;  // of an expert
@@ -38,15 +40,16 @@ struct RouteRowKernel {
     Choice choice;
     float* score;  // [router.rows]
     int32_t* arrived;
+    PostedPieces post;
 
-    // With a norm there is one more block, which keeps the normalised row for later kernels.
+    // With a norm there is one more block, which keeps the normalised row for later kernels; it also posts the row.
     Grid grid() const {
-        return {n_blocks() + (norm.x == nullptr ? 0 : 1), 1, rows_at() + k_rows * copied_bytes()};
+        return {n_blocks() + (norm.x != nullptr || posts ? 1 : 0), 1, rows_at() + k_rows * copied_bytes()};
     }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        if (t.block() == n_blocks()) return normalise(t, {norm.h, norm.quantized});
+        if (t.block() == n_blocks()) return keep_row(t);
         copy_weights(t);
         const float* input = wait_for_row(t);
         t.template copies_wait<0>();
@@ -60,6 +63,10 @@ struct RouteRowKernel {
         Choice with_bias = choice;
         if (choice.bias != nullptr) with_bias.bias = scores(t) + router.rows;
         choose_experts(t, scores(t), router.rows, with_bias, 0);
+        if constexpr (posts) {
+            t.sync_warp();
+            put_ids(t, choice.ids, 0, choice.n_used, post, number_of(t, post.turn), t.index(), 32);
+        }
     }
 
   private:
@@ -105,6 +112,20 @@ struct RouteRowKernel {
         t.copies_end_group();
     }
 
+    template <class T>
+    MINIM_DEVICE void keep_row(T& t) const {
+        if constexpr (posts) {
+            if (norm.x == nullptr) {
+                t.wait_for_inputs();
+                copy_words(t, k_threads, h, post.h, router.cols);
+            } else {
+                normalise(t, {norm.h, norm.quantized, nullptr, post.h});
+            }
+            put_flag(t, 1, choice.n_used, post, number_of(t, post.turn));
+        } else {
+            normalise(t, {norm.h, norm.quantized});
+        }
+    }
     template <class T>
     MINIM_DEVICE void normalise(T& t, const NormedRow& to) const {
         Norm::run(t, norm, reinterpret_cast<float*>(t.shared()), to);

@@ -72,8 +72,9 @@ double products_of(const Matrix& m) {
     return static_cast<double>(m.rows * m.cols);
 }
 
-// Times one turn of an exchange for each layer, with a host that answers at once: the bytes go both ways, and nothing
-// is computed. The time of twice as many turns less that of these: what a step takes beside its turns does not count.
+// Times a turn of an exchange, with a host that answers at once: the bytes go both ways, and nothing is computed. The time of steps of
+// twice as many turns as there are layers, less that of steps of as many, divided by them: what a step takes beside its turns does not
+// count.
 KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stream,
                          backend::Exchange& exchange, const model::Config& c, const Activations& a,
                          std::span<const backend::KvRow> rows) {
@@ -91,6 +92,9 @@ KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stre
         const std::future<void> answers = std::async(std::launch::async, [&] {
             for (int64_t turn = 0; turn < n_turns; ++turn) {
                 exchange.wait(turn, nullptr);
+                // What is written of a slot counts as its output.
+                for (int64_t slot = 0; slot < n * c.n_expert_used; ++slot)
+                    exchange.turn().out[slot * c.hidden] = 0.0F;
                 exchange.answer(turn);
             }
         });
@@ -114,7 +118,10 @@ KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stre
     };
     const double of_one = seconds_of(&exchange, c.n_layer);
     const double of_two = seconds_of(&table, 2 * c.n_layer);
-    return {.name = "exchange", .seconds = std::max(of_two - of_one, 0.0), .is_of_step = false};
+    return {.name = "exchange",
+            .seconds = std::max(of_two - of_one, 0.0) / static_cast<double>(c.n_layer),
+            .is_of_step = false,
+            .remark = "one turn"};
 }
 
 }  // namespace
@@ -226,7 +233,7 @@ void print_kernels(std::span<const KernelTime> times) {
         fmt::print("{:<12} {:>10.1f}", time.name, time.seconds * 1e6);
         if (time.bytes > 0.0) fmt::print(" {:>8.0f}", time.bytes / time.seconds / 1e9);
         if (time.operations > 0.0) fmt::print(" {:>8.1f}", time.operations / time.seconds / 1e12);
-        fmt::print("\n");
+        fmt::print("{}\n", time.remark.empty() ? "" : "   (" + time.remark + ")");
     }
     fmt::print("{:<12} {:>10.1f}   (norm counts twice)\n", "together", (sum + times.front().seconds) * 1e6);
 }

@@ -22,6 +22,7 @@ struct KernelTime {
     double bytes = 0.0;       // of weights that it reads; 0: not counted
     double operations = 0.0;  // multiplications and additions; 0: not counted; only of operations with bytes
     bool is_of_step = true;   // an operation of a step whose experts lie on the device
+    std::string remark = {};  // of what `seconds` are instead, if not of all layers
 };
 
 // Returns the times of the operations of a step with one row of each text, at position `depth`. All layers must lie on

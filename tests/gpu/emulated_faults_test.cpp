@@ -137,9 +137,9 @@ int64_t wrong_sums() {
 
 // Returns the error that a block of this many threads throws; empty if it does not throw.
 template <typename Body>
-std::string error_of_block(int n_threads, const Body& body) {
+std::string error_of_block(int n_threads, const Body& body, const Emulation& how = {}) {
     try {
-        emulate({.n_blocks = 1}, n_threads, {}, body);
+        emulate({.n_blocks = 1}, n_threads, how, body);
     } catch (const std::logic_error& error) {
         return error.what();
     }
@@ -325,6 +325,62 @@ TEST_CASE("emulated faults: a block's barrier at several places of the program")
               for (int i = 0; i < 3; ++i) sync_of_unit<1>(t);
               sync_of_unit<2>(t);
           }).empty());
+}
+
+TEST_CASE("emulated faults: a piece that is written twice, by two threads or because a turn repeats") {
+    using cuda::fast::Piece;
+    using cuda::fast::Scope;
+    Piece board[64] = {};
+    const auto put = [&](uint32_t turn, int n_threads, int n_pieces) {
+        return error_of_block(64, [&, turn](EmulatedThread& t) {
+            t.wait_for_inputs();
+            if (t.index() < n_threads)
+                t.put<Scope::device>(board + t.index() % n_pieces, {1, 2, static_cast<uint32_t>(t.index())},
+                                     turn);
+        });
+    };
+    CHECK(put(1, 64, 64).empty());
+    CHECK(put(2, 64, 64).empty());
+    CHECK(contains(put(2, 64, 64), "a piece is written twice in turn 2"));
+    CHECK(contains(put(3, 2, 1), "a piece is written twice in turn 3"));
+    CHECK(contains(put(0, 1, 1), "a piece of turn 0"));
+    CHECK(contains(error_of_block(32,
+                                  [&](EmulatedThread& t) {
+                                      if (t.index() == 0) t.put<Scope::device>(board, {0, 0, 0}, 9);
+                                      t.wait_for_inputs();
+                                  }),
+                   "puts a piece before it has waited for its inputs"));
+}
+
+TEST_CASE(
+    "emulated threads: pieces are waited for in any order, and threads that wait for each other are named") {
+    using cuda::fast::Piece;
+    using cuda::fast::Scope;
+    for (const bool backwards : {false, true}) {
+        // Each thread hands on what it gets from the one before, at the end of a chain through both warps.
+        Piece board[64] = {};
+        std::vector<uint32_t> sums(64);
+        const auto chain = [&](uint32_t first) {
+            return error_of_block(64,
+                                  [&, first](EmulatedThread& t) {
+                                      t.wait_for_inputs();
+                                      uint32_t words[3] = {first, 0, 0};
+                                      if (t.index() > 0)
+                                          while (!t.get<Scope::device>(board + t.index() - 1, 4, words)) {
+                                          }
+                                      sums[static_cast<size_t>(t.index())] = words[0];
+                                      if (t.index() == 40 && first == 0) return;  // breaks the chain
+                                      t.put<Scope::device>(board + t.index(), {words[0] + 1, 0, 0}, 4);
+                                  },
+                                  {.backwards = backwards});
+        };
+        CHECK(chain(7).empty());
+        CHECK(sums[63] == 7 + 63);
+        std::ranges::fill(board, Piece{});
+        const std::string stuck = chain(0);
+        CHECK(contains(stuck, "wait for each other, and for pieces in line"));
+        CHECK(sums[40] == 40);
+    }
 }
 
 TEST_CASE("emulated threads: a named barrier holds as many threads as it says, wherever they come to it") {

@@ -17,6 +17,7 @@
 
 #include "base/format_text.h"
 #include "base/half.h"
+#include "cuda/host_piece.h"
 
 namespace minim::test {
 namespace {
@@ -121,6 +122,8 @@ class EmulatedBlock {
           fibers_(n_),
           turns_(n_),
           waiting_(n_, k_is_finished),
+          waits_for_piece_(n_, 0),
+          piece_place_(n_),
           stacks_(n_) {
         threads_.reserve(n_);
         for (size_t i = 0; i < n_; ++i) {
@@ -142,6 +145,7 @@ class EmulatedBlock {
         threads_.clear();
         for (size_t i = 0; i < n_; ++i) threads_.emplace_back(*this, static_cast<int>(i));
         std::ranges::fill(waiting_, k_runs);
+        std::ranges::fill(waits_for_piece_, uint8_t{0});
         for (Warp& warp : warps_) warp.barrier = {};
         barrier_ = {};
         stages_barrier_ = {};
@@ -186,6 +190,17 @@ class EmulatedBlock {
                 format_text("{} threads of {} at a barrier of {}", count, n_, n_at_stages_));
         wait(stages_barrier_, count);
     }
+    // Waits until another piece is put, or only gives the turn to the others if the piece comes from the host.
+    void wait_for_piece(bool is_from_host, const std::source_location& at);
+    void note_piece();
+    // Adds the places where threads wait for pieces.
+    void list_piece_places(std::vector<std::string>& places) const {
+        for (size_t i = 0; i < n_; ++i) {
+            if (!waits_for_piece_[i] || waiting_[i].is_over()) continue;
+            std::string place = text_of(piece_place_[i]);
+            if (std::ranges::find(places, place) == places.end()) places.push_back(std::move(place));
+        }
+    }
     void wait_for_warp(size_t index) { wait(warps_[index / k_warp].barrier, k_warp); }
     void wait_for_inputs();
     void let_others();
@@ -219,6 +234,8 @@ class EmulatedBlock {
     std::vector<Fiber> fibers_;
     std::vector<size_t> turns_;
     std::vector<Waiting> waiting_;
+    std::vector<uint8_t> waits_for_piece_;           // 1: by waiting_
+    std::vector<std::source_location> piece_place_;  // of the thread's last piece that was not there
     Stacks stacks_;
     size_t running_ = 0;  // the thread whose turn it is or was last
     size_t n_running_ = 0;
@@ -253,6 +270,7 @@ class EmulatedGrid {
 
     const Emulation& how() const { return how_; }
     const int& has_inputs() const { return has_inputs_; }
+    int& n_put() { return n_put_; }
 
     // Called if the thread whose turn it is must wait for an event. Returns after the event.
     void give_turn() { leave(running_->fiber()); }
@@ -329,9 +347,17 @@ class EmulatedGrid {
             if (running_->step(how_.backwards)) return true;
         }
         const bool is_done = std::ranges::all_of(blocks_, [](const auto& block) { return block->is_done(); });
-        if (!is_done && has_inputs_ == 1)
-            error_ = std::make_exception_ptr(std::logic_error("threads of a block wait for each other"));
+        if (!is_done && has_inputs_ == 1) error_ = std::make_exception_ptr(std::logic_error(why_stuck()));
         return false;
+    }
+
+    std::string why_stuck() const {
+        std::vector<std::string> places;
+        for (const auto& block : blocks_) block->list_piece_places(places);
+        std::string text = "threads of a block wait for each other";
+        for (const std::string& place : places)
+            text += (place == places.front() ? ", and for pieces in " : " and in ") + place;
+        return text;
     }
 
     const Emulation how_;
@@ -343,6 +369,7 @@ class EmulatedGrid {
     std::vector<std::unique_ptr<EmulatedBlock>> blocks_;
     EmulatedBlock* running_ = nullptr;
     size_t n_turns_left_ = 0;  // turns of running_ before a block is drawn again
+    int n_put_ = 0;            // pieces
     int has_inputs_ = 0;       // 1: the threads that wait for their inputs go on
     Fiber main_;
     std::exception_ptr error_;
@@ -365,6 +392,17 @@ void EmulatedBlock::wait_for_inputs() {
 
 void EmulatedBlock::let_others() {
     grid_.let_others();
+}
+
+void EmulatedBlock::wait_for_piece(bool is_from_host, const std::source_location& at) {
+    piece_place_[running_] = at;
+    waits_for_piece_[running_] = is_from_host ? 0 : 1;
+    waiting_[running_] = is_from_host ? k_runs : Waiting{&grid_.n_put(), grid_.n_put()};
+    grid_.give_turn();
+}
+
+void EmulatedBlock::note_piece() {
+    ++grid_.n_put();
 }
 
 bool EmulatedBlock::copies_arrive_at_once(const EmulatedThread& thread) const {
@@ -623,6 +661,29 @@ int32_t EmulatedThread::add_to(int32_t* p, int32_t x) const {
 void EmulatedThread::wait_for_inputs() {
     block_.wait_for_inputs();
     has_waited_ = true;
+}
+
+void EmulatedThread::put_piece(cuda::fast::Piece* piece, const cuda::fast::Piece& value) const {
+    if (!has_waited_) throw std::logic_error("a kernel puts a piece before it has waited for its inputs");
+    if (value.turn == 0) throw std::logic_error("a piece of turn 0");
+    if (cuda::load_piece(piece).turn == value.turn)
+        throw std::logic_error(format_text("a piece is written twice in turn {}", value.turn));
+    cuda::store_piece(piece, value);
+    block_.note_piece();
+    let_other_blocks();
+}
+
+bool EmulatedThread::get_piece(const cuda::fast::Piece* piece, uint32_t turn,
+                               uint32_t (&words)[cuda::fast::k_piece_words], bool is_from_host,
+                               const std::source_location& at) const {
+    const cuda::fast::Piece found = cuda::load_piece(piece);
+    if (found.turn != turn) {
+        if (is_from_host) std::this_thread::yield();
+        block_.wait_for_piece(is_from_host, at);
+        return false;
+    }
+    std::ranges::copy(found.word, words);
+    return true;
 }
 
 void EmulatedThread::let_other_blocks() const {

@@ -20,6 +20,7 @@
 
 #include "cuda/fast/device.h"
 #include "cuda/fast/multiply_rows.h"
+#include "cuda/fast/piece.h"
 #include "gpu/recorder.h"
 
 namespace minim::test {
@@ -127,6 +128,17 @@ class EmulatedThread {
     X load_from_host(const X* p) const {
         return *p;
     }
+    template <cuda::fast::Scope scope>
+    void put(cuda::fast::Piece* piece, const uint32_t (&words)[cuda::fast::k_piece_words],
+             uint32_t turn) const {
+        put_piece(piece, {{words[0], words[1], words[2]}, turn});
+    }
+    template <cuda::fast::Scope scope>
+    bool get(const cuda::fast::Piece* piece, uint32_t turn, uint32_t (&words)[cuda::fast::k_piece_words],
+             std::source_location at = std::source_location::current()) const {
+        return get_piece(piece, turn, words, scope == cuda::fast::Scope::system, at);
+    }
+    void fence_for_host() const { let_other_blocks(); }
     void nap(int n) const { std::this_thread::sleep_for(std::chrono::nanoseconds(n)); }
     uint64_t nanoseconds() const {
         const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -150,6 +162,12 @@ class EmulatedThread {
     void finish_copies(size_t n_left);
     // Returns what every lane of the warp put down; valid until the warp puts down something else.
     const std::byte* shared_by_warp(const void* own, size_t bytes);
+    void put_piece(cuda::fast::Piece* piece, const cuda::fast::Piece& value) const;
+    // A thread that finds another turn gives its own to the others. If the device's threads all wait for pieces of each other, that is
+    // an error which names the places.
+    bool get_piece(const cuda::fast::Piece* piece, uint32_t turn,
+                   uint32_t (&words)[cuda::fast::k_piece_words], bool is_from_host,
+                   const std::source_location& at) const;
     // Lets other blocks run, at a place where blocks may see what others write.
     void let_other_blocks() const;
     void load(uint32_t (&r)[4], const void* row, bool transposed);

@@ -13,6 +13,7 @@
 #include "cuda/fast/operations.h"
 #include "cuda/stream.h"
 #include "gpu/fixture.h"
+#include "gpu/launch_paths.h"
 #include "gpu/support.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -24,6 +25,9 @@ using backend::Arithmetic;
 using backend::Exchange;
 using backend::ExpertPlace;
 using backend::KvLayout;
+
+// The ways of an exchange (MINIM_CUDA_PATHS): by flags, and by pieces.
+constexpr const char* k_ways_of_exchange[] = {"", "exchange-pieces"};
 
 constexpr int64_t k_turns = 12;
 constexpr int64_t k_experts = 9;
@@ -128,20 +132,24 @@ struct Turns {
 
 TEST_CASE("gpu exchange: twelve turns answered by another thread, of few rows and of many") {
     if (!has_devices(1)) return;
-    for (const Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::exact}) {
-        Fixture f(arithmetic);
-        for (const int64_t n : {1, 5, 64, 65}) {
-            for (const int64_t hidden :
-                 {1028, 42}) {  // more than one block of threads takes; no whole pieces of 16 bytes
-                INFO(n << " rows of " << hidden << ", arithmetic " << static_cast<int>(arithmetic));
-                Turns turns(f, n, hidden);
-                turns.exchange->begin();
-                int64_t n_answered = 0;
-                std::thread host([&] { n_answered = turns.answer_all(); });
-                turns.start();
-                host.join();
-                CHECK(n_answered == k_turns);
-                CHECK(turns.outputs() == turns.expected(k_turns));
+    for (const char* way : k_ways_of_exchange) {
+        INFO("way '" << way << "'");
+        const SetLaunchPaths paths(way);
+        for (const Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::exact}) {
+            Fixture f(arithmetic);
+            for (const int64_t n : {1, 5, 64, 65}) {
+                for (const int64_t hidden :
+                     {1028, 42}) {  // more than one block of threads takes; no whole pieces of 16 bytes
+                    INFO(n << " rows of " << hidden << ", arithmetic " << static_cast<int>(arithmetic));
+                    Turns turns(f, n, hidden);
+                    turns.exchange->begin();
+                    int64_t n_answered = 0;
+                    std::thread host([&] { n_answered = turns.answer_all(); });
+                    turns.start();
+                    host.join();
+                    CHECK(n_answered == k_turns);
+                    CHECK(turns.outputs() == turns.expected(k_turns));
+                }
             }
         }
     }
@@ -149,74 +157,85 @@ TEST_CASE("gpu exchange: twelve turns answered by another thread, of few rows an
 
 TEST_CASE("gpu exchange: a step that is repeated exchanges anew") {
     if (!has_devices(1)) return;
-    Fixture f(Arithmetic::fast);
-    Turns turns(f, 2, 96);
-    const KvLayout layout = {.n_layer = 1, .n_head_kv = 4, .head_dim = 128};
-    std::vector<std::byte*> pages(1);
-    const std::unique_ptr<backend::Memory> page =
-        f.device->allocate(static_cast<uint64_t>(layout.page_bytes()), "a page");
-    pages[0] = page->data();
-    const backend::KvSequence sequence = {&layout, pages};
-    const std::vector<backend::KvRow> rows = {{&sequence, 0}, {&sequence, 1}};
-    const backend::StepBatch batch = {.ids = {}, .rows = rows, .n_head = 12, .n_head_kv = 4, .calls = &turns};
-    const std::vector<float> h_before = turns.host_h;
-    for (int step = 0; step < 5; ++step) {
-        f.device->upload(*turns.stream, reinterpret_cast<std::byte*>(turns.h),
-                         reinterpret_cast<const std::byte*>(h_before.data()),
-                         h_before.size() * sizeof(float));
-        f.device->synchronize(*turns.stream);
-        turns.exchange->begin();
-        int64_t n_answered = 0;
-        // The host answers a repeated step on the thread that has started it.
-        std::thread host;
-        bool is_repeated = false;
-        do {
-            is_repeated = f.device->begin_step(*turns.stream, batch);
-            if (is_repeated) break;
-            if (!host.joinable()) host = std::thread([&] { n_answered = turns.answer_all(); });
-            turns.start();
-        } while (!f.device->end_step(*turns.stream));
-        if (host.joinable()) {
-            host.join();
-        } else {
-            n_answered = turns.answer_all();
+    for (const char* way : k_ways_of_exchange) {
+        INFO("way '" << way << "'");
+        const SetLaunchPaths paths(way);
+        Fixture f(Arithmetic::fast);
+        Turns turns(f, 2, 96);
+        const KvLayout layout = {.n_layer = 1, .n_head_kv = 4, .head_dim = 128};
+        std::vector<std::byte*> pages(1);
+        const std::unique_ptr<backend::Memory> page =
+            f.device->allocate(static_cast<uint64_t>(layout.page_bytes()), "a page");
+        pages[0] = page->data();
+        const backend::KvSequence sequence = {&layout, pages};
+        const std::vector<backend::KvRow> rows = {{&sequence, 0}, {&sequence, 1}};
+        const backend::StepBatch batch = {
+            .ids = {}, .rows = rows, .n_head = 12, .n_head_kv = 4, .calls = &turns};
+        const std::vector<float> h_before = turns.host_h;
+        for (int step = 0; step < 5; ++step) {
+            f.device->upload(*turns.stream, reinterpret_cast<std::byte*>(turns.h),
+                             reinterpret_cast<const std::byte*>(h_before.data()),
+                             h_before.size() * sizeof(float));
+            f.device->synchronize(*turns.stream);
+            turns.exchange->begin();
+            int64_t n_answered = 0;
+            // The host answers a repeated step on the thread that has started it.
+            std::thread host;
+            bool is_repeated = false;
+            do {
+                is_repeated = f.device->begin_step(*turns.stream, batch);
+                if (is_repeated) break;
+                if (!host.joinable()) host = std::thread([&] { n_answered = turns.answer_all(); });
+                turns.start();
+            } while (!f.device->end_step(*turns.stream));
+            if (host.joinable()) {
+                host.join();
+            } else {
+                n_answered = turns.answer_all();
+            }
+            CHECK(is_repeated == (step >= 2));
+            CHECK(n_answered == k_turns);
+            CHECK(turns.outputs() == turns.expected(k_turns));
         }
-        CHECK(is_repeated == (step >= 2));
-        CHECK(n_answered == k_turns);
-        CHECK(turns.outputs() == turns.expected(k_turns));
+        CHECK(f.device->step_counts().repeated == 4);
     }
-    CHECK(f.device->step_counts().repeated == 4);
 }
 
 TEST_CASE("gpu exchange: once given up the stream comes to its end, and the next step is whole") {
     if (!has_devices(1)) return;
-    Fixture f(Arithmetic::fast);
-    Turns turns(f, 3, 64);
-    for (const int64_t n_before : {0, 1, 7}) {
-        INFO(n_before << " turns answered");
-        const std::vector<float> before(static_cast<size_t>(k_turns) * turns.n_outputs(), Turns::k_before);
-        const auto set = [&](float* to, const std::vector<float>& values) {
-            f.device->write(reinterpret_cast<std::byte*>(to),
-                            reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
-        };
-        set(turns.out, before);
-        set(turns.h, turns.host_h);
-        turns.exchange->begin();
-        std::thread host([&] {
-            turns.answer_all(nullptr, n_before);
-            turns.exchange->wait(n_before, nullptr);  // the turns before have been collected
-            turns.exchange->give_up();
-        });
-        turns.start();
-        host.join();
-        CHECK_FALSE(turns.exchange->wait(k_turns - 1, nullptr));
-        CHECK(turns.outputs() == turns.expected(n_before));
-        set(turns.h, turns.host_h);
-        turns.exchange->begin();
-        std::thread again([&] { turns.answer_all(); });
-        turns.start();
-        again.join();
-        CHECK(turns.outputs() == turns.expected(k_turns));
+    for (const char* way : k_ways_of_exchange) {
+        INFO("way '" << way << "'");
+        const SetLaunchPaths paths(way);
+        Fixture f(Arithmetic::fast);
+        Turns turns(f, 3, 64);
+        for (const int64_t n_before : {0, 1, 7}) {
+            INFO(n_before << " turns answered");
+            const std::vector<float> before(static_cast<size_t>(k_turns) * turns.n_outputs(),
+                                            Turns::k_before);
+            const auto set = [&](float* to, const std::vector<float>& values) {
+                f.device->write(reinterpret_cast<std::byte*>(to),
+                                reinterpret_cast<const std::byte*>(values.data()),
+                                values.size() * sizeof(float));
+            };
+            set(turns.out, before);
+            set(turns.h, turns.host_h);
+            turns.exchange->begin();
+            std::thread host([&] {
+                turns.answer_all(nullptr, n_before);
+                turns.exchange->wait(n_before, nullptr);  // the turns before have been collected
+                turns.exchange->give_up();
+            });
+            turns.start();
+            host.join();
+            CHECK_FALSE(turns.exchange->wait(k_turns - 1, nullptr));
+            CHECK(turns.outputs() == turns.expected(n_before));
+            set(turns.h, turns.host_h);
+            turns.exchange->begin();
+            std::thread again([&] { turns.answer_all(); });
+            turns.start();
+            again.join();
+            CHECK(turns.outputs() == turns.expected(k_turns));
+        }
     }
 }
 
@@ -245,39 +264,47 @@ TEST_CASE("gpu exchange: a device that waits in vain says so, and goes on withou
 
 TEST_CASE("gpu exchange: a step whose answer came too late fails, and the next one does not") {
     if (!has_devices(1)) return;
-    Fixture f(Arithmetic::fast);
-    Turns turns(f, 1, 64);
-    const auto& exchange = static_cast<const cuda::HostExchange&>(*turns.exchange);
-    for (const bool is_late : {true, false}) {
-        turns.exchange->begin();
-        std::thread host([&] { turns.answer_all(); });
-        turns.start();
-        host.join();
-        if (!is_late) {
-            CHECK_NOTHROW(f.device->synchronize(*turns.stream));
-            continue;
+    for (const char* way : k_ways_of_exchange) {
+        INFO("way '" << way << "'");
+        const SetLaunchPaths paths(way);
+        Fixture f(Arithmetic::fast);
+        Turns turns(f, 1, 64);
+        const auto& exchange = static_cast<const cuda::HostExchange&>(*turns.exchange);
+        for (const bool is_late : {true, false}) {
+            turns.exchange->begin();
+            std::thread host([&] { turns.answer_all(); });
+            turns.start();
+            host.join();
+            if (!is_late) {
+                CHECK_NOTHROW(f.device->synchronize(*turns.stream));
+                continue;
+            }
+            *exchange.late() = cuda::fast::k_flag_set;  // as a kernel does after 20 seconds
+            expect_error(Status::internal,
+                         "the host took longer than 20 s and 50 ms per row to compute its experts of a layer",
+                         [&] { f.device->synchronize(*turns.stream); });
         }
-        *exchange.late() = cuda::fast::k_flag_set;  // as a kernel does after 20 seconds
-        expect_error(Status::internal,
-                     "the host took longer than 20 s and 50 ms per row to compute its experts of a layer",
-                     [&] { f.device->synchronize(*turns.stream); });
     }
 }
 
 TEST_CASE("gpu exchange: a host that is cancelled while it waits gives up") {
     if (!has_devices(1)) return;
-    Fixture f(Arithmetic::fast);
-    Turns turns(f, 1, 64);
-    turns.exchange->begin();
-    CancelToken cancel;
-    std::thread canceller([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        cancel.trigger();
-    });
-    CHECK_FALSE(turns.exchange->wait(0, &cancel));  // nothing is posted
-    canceller.join();
-    turns.start();  // ends although nobody answers
-    CHECK(turns.outputs() == turns.expected(0));
+    for (const char* way : k_ways_of_exchange) {
+        INFO("way '" << way << "'");
+        const SetLaunchPaths paths(way);
+        Fixture f(Arithmetic::fast);
+        Turns turns(f, 1, 64);
+        turns.exchange->begin();
+        CancelToken cancel;
+        std::thread canceller([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            cancel.trigger();
+        });
+        CHECK_FALSE(turns.exchange->wait(0, &cancel));  // nothing is posted
+        canceller.join();
+        turns.start();  // ends although nobody answers
+        CHECK(turns.outputs() == turns.expected(0));
+    }
 }
 
 }  // namespace minim::test

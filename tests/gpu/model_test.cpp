@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "cuda/cuda_backend.h"
 #include "engine/session.h"
+#include "gpu/launch_paths.h"
 #include "gpu/models.h"
 #include "gpu/support.h"
 #include "placement/backends.h"
@@ -195,6 +196,19 @@ TEST_CASE(
             }
         }
     }
+}
+
+TEST_CASE("gpu: a model that exchanges with the host by pieces has the logits that it has by flags") {
+    if (!has_devices(1)) return;
+    const std::string& path = k_models[0];
+    const uint64_t all = expert_bytes(*open_with_host_experts(path, Arithmetic::exact, 1));
+    const auto logits_with = [&](const char* paths, const Reading& reading) {
+        const SetLaunchPaths set(paths);
+        return logits(open_with_host_experts(path, Arithmetic::fast, all / 2), Format::f16, reading.count,
+                      reading.chunk);
+    };
+    for (const Reading reading : {Reading{8, 1}, Reading{12, 3}, Reading{24, 24}})
+        CHECK(logits_with("exchange-pieces", reading) == logits_with("", reading));
 }
 
 TEST_CASE("gpu: prompts that copy experts to the device are as near the reference") {

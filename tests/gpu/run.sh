@@ -278,6 +278,14 @@ if wants offload; then
     done
     speed "8 layers IQ4_XS, prompts beside that cache" 60 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 8192 -u 512,2048,8192 -n 0 -r 3 \
         --expert-cache 7344MiB
+    # An exchange alone, by flags and by pieces, and a step beside a cache of half of the experts both ways.
+    for run in 1 2 3; do
+        for paths in '' exchange-pieces; do
+            MINIM_CUDA_PATHS=$paths by_operation "an exchange, ${paths:-default}, run $run" 20 --layers 8 --vocab 3200 --experts-format IQ4_XS
+        done
+    done
+    paths_apart "8 layers IQ4_XS, half of them in a cache" 40 exchange-pieces --layers 8 --vocab 32000 --experts-format IQ4_XS -p 0 -n 128 -r 1 \
+        --expert-cache 7344MiB --routing zipf:1.1
     step "8 layers IQ4_XS, the CPU alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
     found '^(pp|tg)'
 fi
