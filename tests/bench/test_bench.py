@@ -52,7 +52,7 @@ class Bench(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("synthetic M3, 2 layers", done.stdout)
         # Behind 2,048 positions a token reads index keys of 256 bytes in one layer, and K and V of 2,048 bytes in the other.
-        near, far = (self.results(*m3, "-p", "0", "--synthetic-depth", "-d", depth)[0]["bytes_per_token"] for depth in (4096, 8192))
+        near, far = (self.results(*m3, "-p", "0", "--synthetic-depth", "-d", depth)[-1]["bytes_per_token"] for depth in (4096, 8192))
         self.assertEqual(far - near, 4096 * (2048 + 256))
 
     def test_devices_of_one_size_share_the_layers(self):
