@@ -199,7 +199,6 @@ class Conversion {
     Conversion(const Options& options, const Source& source, const Importance* importance, const Plan& plan,
                const ThreadPool& threads, const CancelToken* cancel, const ProgressFunction& progress)
         : options_(options),
-          source_(source),
           importance_(importance),
           plan_(plan),
           threads_(threads),
@@ -565,7 +564,6 @@ class Conversion {
     }
 
     const Options& options_;
-    const Source& source_;
     const Importance* importance_;
     const Plan& plan_;
     const ThreadPool& threads_;

@@ -210,7 +210,6 @@ TEST_CASE("a plug-in that is none, or no library at all, is refused with its pat
 
 TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as an error") {
     const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
-    const Logger silent;
     const auto load = [&] { return model_placed(machine_of({open("sim:0"), open("sim:1")})); };
     engine::Session expected = make_session(model_on_cpu(), 100);
     {
