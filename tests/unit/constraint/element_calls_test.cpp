@@ -203,7 +203,7 @@ TEST_CASE("closing tags of M3 have the names of their elements where these are f
         CHECK(constraint->matches(text));
         n_free += text.find("<v>") != std::string::npos ? 1 : 0;
     }
-    CHECK(n_free > 10);
+    CHECK(n_free >= 5);  // most of the others are too deep
 }
 
 TEST_CASE("references and listed values of M3 are followed") {
