@@ -461,8 +461,9 @@ bool reads_blocks(const cuda::Stream& s, const LinearCall& call) {
         done |= uint64_t{is_unpacked(s, call.tasks[i], call.n)} << i;
     for (size_t i = 0; i < call.tasks.size(); ++i) {
         if ((done >> i & 1U) != 0 || !call.tasks[i].weight->packed) continue;
+        if (!has_tile_kernel(s)) return true;
         const Products products = products_of(take_alike(call.tasks, i, done), s.paths.two_tables);
-        if (!has_tile_kernel(s) || !takes_many(s, products, call.n)) return true;
+        if (!takes_many(s, products, call.n)) return true;
     }
     return false;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/experts.h"
+#include "cpu/scratch.h"
 #include "kv/page_pool.h"
 #include "model/architecture.h"
 #include "model/roles.h"
@@ -27,9 +28,8 @@ constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 uint64_t index_bytes(const backend::SparseAttention& index, int64_t n_rows, int64_t n_context,
                      bool is_device) {
     if (index.n_head == 0) return 0;
-    constexpr int64_t k_host_rows = 256;
     const int64_t n_blocks = (n_context + index.block - 1) / index.block;
-    const int64_t n_scored = is_device ? n_rows : std::min(n_rows, k_host_rows);
+    const int64_t n_scored = is_device ? n_rows : std::min(n_rows, cpu::k_scored_rows);
     const int64_t n_floats = n_rows * (index.n_head + 1) * index.dim + n_scored * index.n_head * n_blocks;
     return static_cast<uint64_t>(n_floats) * sizeof(float) +
            static_cast<uint64_t>(n_rows * index.n_head * index.top) * sizeof(int32_t);
