@@ -64,9 +64,9 @@ Bench::Bench(const Options& options, int32_t n_threads)
 std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
     const auto arithmetic =
         options_.deterministic ? backend::Arithmetic::deterministic : backend::Arithmetic::fast;
-    if (name == "cpu" && options_.prefetch != cpu::Prefetch::as_measured)
+    if (name == "cpu" && options_.prefetch != "auto")
         return cpu::make_cpu_backend(*threads_.prompt, *threads_.decode, active_cpu_level(), threads_.memory,
-                                     options_.prefetch);
+                                     options_.prefetch == "on" ? cpu::Prefetch::on : cpu::Prefetch::off);
     return placement::open_device(name, threads_, active_cpu_level(), arithmetic);
 }
 

@@ -127,13 +127,11 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
                    "by split")
         ->check(CLI::IsMember({"off", "interleave", "split"}))
         ->capture_default_str();
-    const std::map<std::string, cpu::Prefetch> prefetch = {
-        {"auto", cpu::Prefetch::as_measured}, {"off", cpu::Prefetch::off}, {"on", cpu::Prefetch::on}};
     app.add_option("--prefetch", options.prefetch,
                    "auto, off or on: the CPU's products prefetch weights; auto: as measured on this kind of "
                    "CPU, off if it is not known")
-        ->type_name("HOW")
-        ->transform(CLI::CheckedTransformer(prefetch).description(""));
+        ->check(CLI::IsMember({"auto", "off", "on"}))
+        ->capture_default_str();
     app.add_option("--device", options.devices, "devices for the layers: cuda:0 or cuda:0,cuda:1")
         ->delimiter(',')
         ->capture_default_str();

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
 #include "routing.h"
 #include "runtime/expert_pool.h"
 #include "synthetic.h"
@@ -32,7 +31,7 @@ struct Options {
     bool prefault = false;
     bool pinned = false;
     std::string numa = "off";
-    cpu::Prefetch prefetch = cpu::Prefetch::as_measured;
+    std::string prefetch = "auto";
     std::vector<std::string> devices = {"cpu"};
     bool deterministic = false;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer

@@ -23,10 +23,6 @@ double spread(const std::vector<double>& values) {
     return median(deviation);
 }
 
-const char* name_of(cpu::Prefetch prefetch) {
-    return prefetch == cpu::Prefetch::on ? "on" : prefetch == cpu::Prefetch::off ? "off" : "auto";
-}
-
 double achieved(const Result& result) {
     return result.bytes_per_token * median(result.tokens_per_second);
 }
@@ -46,7 +42,7 @@ nlohmann::ordered_json json_of(const Result& result, const Options& options) {
         {"model", description(options)},
         {"device", fmt::format("{}", fmt::join(options.devices, ","))},
         {"cpu", to_string(active_cpu_level())},
-        {"prefetch", name_of(options.prefetch)},
+        {"prefetch", options.prefetch},
         {"test", result.test},
         {"n_threads", result.n_threads},
         {"n_ubatch", result.n_ubatch},
