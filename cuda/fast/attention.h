@@ -132,8 +132,8 @@ struct AttendArgs {
     float* o;            // [n, n_head * head_dim]
     Q8Block* quantized;  // [n, n_head * head_dim / 32], of tiles whose n_splits is above 1: o, quantised
     bool is_one_row;     // the batch has one row: steps that have ended have written all pages but its newest
-    // If a kernel before this one writes the cache's tables and the tiles: the pages of a row's KV heads are so many apart. 0:
-    // the tables were copied before the step, and all heads have the same pages.
+    // The number of pages from a KV head of a row to the next, if a kernel before this one writes the cache's tables and the tiles.
+    // 0: the tables were copied before the step, and all heads have the same pages.
     int64_t pages_a_head = 0;
 };
 void attend(exact::Stream stream, const AttendArgs& args);

@@ -114,7 +114,7 @@ std::vector<const Tensor*> chosen(std::span<const Tensor> tensors, bool is_quick
     return all;
 }
 
-// Returns the tensors with a hash that are to be hashed.
+// Returns the tensors whose bytes are compared with the hashes of the file; reports hashes that do not fit the tensors.
 std::vector<const Tensor*> hashed_tensors(const Opened& opened, bool is_quick, Report& report) {
     const checkpoint::MetaValue* stored = opened.checkpoint.metadata().find(k_hashes_key);
     if (stored == nullptr) return {};

@@ -61,7 +61,7 @@ class ObservedInputs {
     // Returns the rows of the first layer.
     int64_t n_rows() const;
 
-    // Calls visit(layer, input, sums) for the sums of all inputs that there are, while no thread adds. The layer of the head is
+    // Calls visit(layer, input, sums) for the sums of each input that a layer has, while no thread adds. The layer of the head is
     // n_layer().
     template <typename Visit>
     void for_each(const Visit& visit) const {
