@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generates 50,000 tokens in one session and in an engine, or as many as there is time for: texts that fill the context, one after another.
+"""Generates 50,000 tokens in one session and in an engine, or fewer when the time is over: texts that fill the context, one after another.
 After the first of them memory, descriptors and threads do not grow, and the tokens of both are the same.
 
     long_text.py [SECONDS] [SEED]
