@@ -92,7 +92,10 @@ class ExactOperations : public CudaDevice {
             return;
         }
         const exact::Index index = index_of(s, args);
-        launch(s, [&] { exact::prepare_index(s.stream, cache, index, index_rows(s, args), args.n); });
+        const exact::IndexRows rows = index_rows(s, args);
+        launch(s, [&] { exact::prepare_index(s.stream, cache, index, rows, args.n); });
+        launch(s, [&] { exact::score_blocks(s.stream, cache, index, rows.q, args.n); });
+        launch(s, [&] { exact::choose_blocks(s.stream, cache, index, args.n); });
         launch(s, [&] { exact::attend_chosen(s.stream, cache, index, args.q, args.n, args.o); });
     }
 

@@ -392,10 +392,7 @@ void launch_one(cuda::Stream& s, const Operation&, const SquaresCall& call) {
 
 void launch_one(cuda::Stream& s, const Operation&, const AttendCall& call) {
     prepare(s.stream, call.prepare);
-    if (call.chosen.pages_a_head > 0) {
-        exact::prepare_index(s.stream, call.prepare.cache, call.index, call.index_rows, call.prepare.n);
-        gather_pages(s.stream, call.prepare.cache, call.index, call.prepare.n, call.chosen);
-    }
+    if (call.choose.to.pages_a_head > 0) choose_pages(s.stream, call.choose);
     attend(s.stream, call.attend);
 }
 
@@ -532,24 +529,23 @@ AttendCall attend_call(const cuda::Stream& s, const Cache& cache, const backend:
 AttendCall attend_chosen_call(const cuda::Stream& s, const Cache& cache, const backend::AttendArgs& args,
                               const exact::Index& index, const exact::IndexRows& rows) {
     AttendCall call = attend_call(s, cache, args);
-    call.index = index;
-    call.index_rows = rows;
-    call.chosen = s.fast_work.chosen_pages;
-    call.attend.cache.position = call.chosen.position;
-    call.attend.cache.first_page = call.chosen.first_page;
-    call.attend.cache.pages = call.chosen.pages;
-    call.attend.pages_a_head = call.chosen.pages_a_head;
+    const ChosenPages& chosen = s.fast_work.chosen_pages;
+    call.choose = {cache, index, rows, args.n, s.batch.n_context, chosen};
+    call.attend.cache.position = chosen.position;
+    call.attend.cache.first_page = chosen.first_page;
+    call.attend.cache.pages = chosen.pages;
+    call.attend.pages_a_head = chosen.pages_a_head;
     call.attend.is_one_row = false;
     call.attend.wide = {};
     TileList& each = call.attend.narrow;
-    each = {call.chosen.tiles, args.n, 1};
+    each = {chosen.tiles, args.n, 1};
     if (s.fixed) {
         // Parts of narrow tiles take an eighth of the memory.
-        each.n_splits = std::min(k_fixed_parts, call.chosen.pages_a_head);
+        each.n_splits = std::min(k_fixed_parts, chosen.pages_a_head);
         each.n_together = k_fixed_tiles * (k_wide_rows / k_narrow_rows);
     } else {
         each.n_splits = attend_splits(TileShape::narrow, args.n, args.n_head_kv,
-                                      call.chosen.pages_a_head * backend::k_kv_page_tokens, s.n_processors);
+                                      chosen.pages_a_head * backend::k_kv_page_tokens, s.n_processors);
     }
     return call;
 }

@@ -37,10 +37,8 @@ struct SquaresCall {
 struct AttendCall {
     fast::PrepareArgs prepare;
     fast::AttendArgs attend;
-    // Of rows that attend to chosen blocks, where attend.cache has the tables `chosen`. chosen.pages_a_head is 0 otherwise.
-    fast::ChosenPages chosen = {};
-    exact::Index index = {};
-    exact::IndexRows index_rows = {};
+    // Of rows that attend to chosen blocks, where attend.cache has the tables choose.to. Otherwise choose.to.pages_a_head is 0.
+    fast::ChoosePagesArgs choose = {};
 };
 struct RouteCall {
     const float* h;

@@ -102,12 +102,12 @@ struct IndexRows {
     const float* frequency = nullptr;
     int64_t n_frequency = 0;
 };
-// Normalises, rotates and stores n rows of an index, and chooses their blocks.
+// Normalises and rotates n rows of an index, and stores their keys.
 void prepare_index(Stream stream, const Cache& cache, const Index& index, const IndexRows& rows, int64_t n);
-// k [n, dim]
-void store_index(Stream stream, const Cache& cache, const Index& index, const float* k, int64_t n);
-// Sets `chosen`. q [n, n_head * dim]
-void choose_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n);
+// Sets `scores`. q [n, n_head * dim], prepared
+void score_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n);
+// Sets `chosen` from the scores.
+void choose_blocks(Stream stream, const Cache& cache, const Index& index, int64_t n);
 void attend_chosen(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n,
                    float* o);
 // score: the router's outputs, overwritten. bias may be null.

@@ -37,12 +37,11 @@ void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float*
     launch(stream, n * cache.n_head, AttendItem{cache, q, o});
 }
 
-void store_index(Stream stream, const Cache& cache, const Index& index, const float* k, int64_t n) {
-    launch(stream, n, StoreIndexItem{cache, index, k});
+void score_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n) {
+    launch(stream, n * index.shape.n_head * index.n_blocks, ScoreItem{cache, index, q});
 }
 
-void choose_blocks(Stream stream, const Cache& cache, const Index& index, const float* q, int64_t n) {
-    launch(stream, n * index.shape.n_head * index.n_blocks, ScoreItem{cache, index, q});
+void choose_blocks(Stream stream, const Cache& cache, const Index& index, int64_t n) {
     launch(stream, n * index.shape.n_head, ChooseItem{cache, index});
 }
 
@@ -76,8 +75,7 @@ void prepare_index(Stream stream, const Cache& cache, const Index& index, const 
     };
     prepare(rows.q, rows.q_norm, index.shape.n_head);
     prepare(rows.k, rows.k_norm, 1);
-    store_index(stream, cache, index, rows.k, n);
-    choose_blocks(stream, cache, index, rows.q, n);
+    launch(stream, n, StoreIndexItem{cache, index, rows.k});
 }
 
 void activate(Stream stream, float* gate, const float* up, int64_t count,

@@ -9,7 +9,7 @@
 #include "cuda/fast/attend_combine.h"
 #include "cuda/fast/attend_prepare.h"
 #include "cuda/fast/attention.h"
-#include "cuda/fast/gather_pages.h"
+#include "cuda/fast/block_index.h"
 
 namespace minim::cuda::fast {
 namespace {
@@ -24,6 +24,8 @@ constexpr int64_t k_max_narrow_blocks = 8;
 constexpr int64_t k_max_splits = 128;
 // Blocks that prepare the queries of a batch with few rows.
 constexpr int64_t k_prepare_blocks = 64;
+// Up to so many rows, blocks of keys are scored for each row alone: there is enough to do for all warps of a device only then.
+constexpr int64_t k_few_scored_rows = 16;
 
 // Calls back with head_dim as a type; false if there are no kernels for it.
 template <class Call>
@@ -187,9 +189,33 @@ int64_t chosen_pages_a_head(const backend::SparseAttention& shape) {
                                                                 : 0;
 }
 
-void gather_pages(exact::Stream stream, const Cache& cache, const exact::Index& index, int64_t n,
-                  const ChosenPages& to) {
-    launch_grid(stream, GatherPagesKernel{cache, index, to, n});
+void choose_pages(exact::Stream stream, const ChoosePagesArgs& args) {
+    const auto& [cache, index, rows, n, n_context, to] = args;
+    const bool prepared = with_head_dim(index.shape.dim, [&](auto dim) {
+        launch_grid(stream, PrepareIndexKernel<dim>{cache, index, rows, n});
+    });
+    if (!prepared) exact::prepare_index(stream, cache, index, rows, n);
+    const bool is_half = index.format == Format::f16 || index.format == Format::bf16;
+    if (!prepared || !is_half || index.shape.n_head > k_mma_rows) {
+        exact::score_blocks(stream, cache, index, rows.q, n);
+    } else {
+        const int64_t n_blocks =
+            std::min(index.n_blocks, (n_context + index.shape.block - 1) / index.shape.block);
+        const bool few = n <= k_few_scored_rows;
+        const auto rows_a_tile = static_cast<int32_t>(few ? 1 : k_mma_rows / index.shape.n_head);
+        with_head_dim(index.shape.dim, [&](auto dim) {
+            if (index.format == Format::f16) {
+                launch_grid(stream,
+                            ScoreBlocksKernel<dim, Format::f16>{cache, index, rows.q, n, n_blocks,
+                                                                rows_a_tile, few ? 1 : k_score_warps});
+            } else {
+                launch_grid(stream,
+                            ScoreBlocksKernel<dim, Format::bf16>{cache, index, rows.q, n, n_blocks,
+                                                                 rows_a_tile, few ? 1 : k_score_warps});
+            }
+        });
+    }
+    launch_grid(stream, ChoosePagesKernel{cache, index, to, n});
 }
 
 void attend(exact::Stream stream, const AttendArgs& args) {

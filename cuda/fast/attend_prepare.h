@@ -127,6 +127,44 @@ MINIM_DEVICE Turn turn_of(double angle) {
     return {(quarter & 3) == 1 || (quarter & 3) == 2 ? -c : c, (quarter & 2) != 0 ? -s : s};
 }
 
+// Computes the cosines and sines of a position, one angle for each of n_threads threads at a time.
+template <class T>
+MINIM_DEVICE void turns_of(T& t, int n_threads, int32_t position, const float* frequency, int64_t n_frequency,
+                           float* cosines, float* sines) {
+    for (int i = t.index(); i < n_frequency; i += n_threads) {
+        const Turn turned = turn_of(position * static_cast<double>(t.load_fresh(frequency + i)));
+        cosines[i] = turned.cosine;
+        sines[i] = turned.sine;
+    }
+}
+
+// Returns 1 / sqrt(mean square + eps) of a warp's head, whose element 32 b + lane is x[b].
+template <class T, int n_blocks>
+MINIM_DEVICE float head_factor(T& t, const float (&x)[n_blocks], float eps) {
+    float sum = 0.0F;
+    for (int b = 0; b < n_blocks; ++b) sum += x[b] * x[b];
+    for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+    return 1.0F / std::sqrt(sum / static_cast<float>(32 * n_blocks) + eps);
+}
+
+// Rotates a warp's head by m angles. Pairs (i, i + m) lie in any two lanes, so the warp passes its head through shared memory.
+template <class T, int n_blocks>
+MINIM_DEVICE void rotate_head(T& t, float (&values)[n_blocks], float* head, int m, const float* cosines,
+                              const float* sines) {
+    const int lane = t.index() % 32;
+    t.sync_warp();  // the previous head has been read
+    for (int b = 0; b < n_blocks; ++b) head[32 * b + lane] = values[b];
+    t.sync_warp();
+    for (int b = 0; b < n_blocks; ++b) {
+        const int i = 32 * b + lane;
+        if (i < m) {
+            values[b] = values[b] * cosines[i] - head[i + m] * sines[i];
+        } else if (i < 2 * m) {
+            values[b] = values[b] * cosines[i - m] + head[i - m] * sines[i - m];
+        }
+    }
+}
+
 inline constexpr int k_prepare_threads = 256;
 
 // Returns the sum of squares of `count` numbers, the same in every thread of a block of k_prepare_threads. `sums` is in
@@ -210,7 +248,7 @@ struct PrepareKernel {
         // The positions and pages are in tables that were copied before the step.
         const int32_t position = t.load_fresh(args.cache.position + row);
         std::byte* page = is_query ? nullptr : page_of(t, row, position);
-        turn(t, position, cosines, sines);
+        turns_of(t, k_threads, position, args.frequency, args.n_frequency, cosines, sines);
         Head gain = {};
         if (head < last) gain = load(t, weight, args.norms_heads ? 0 : head);
         t.wait_for_inputs();
@@ -225,9 +263,10 @@ struct PrepareKernel {
         const float factor = norm_factor(t, x, n_head * head_dim, row, is_query, sums);
         MINIM_DEVICE_LOOP
         while (head < last) {
-            const float own = args.norms_heads ? head_factor(t, of_head) : factor;
+            const float own = args.norms_heads ? head_factor(t, of_head.x, args.norm_eps) : factor;
             for (int b = 0; b < k_blocks; ++b) of_head.x[b] = of_head.x[b] * own * gain.x[b];
-            rotate(t, of_head.x, heads + warp * head_dim, cosines, sines);
+            rotate_head(t, of_head.x, heads + warp * head_dim, static_cast<int>(args.n_frequency), cosines,
+                        sines);
             if (args.hadamard) hadamard_lanes(t, of_head.x);
             if (is_query) {
                 uint16_t* to = args.query + (row * n_head + head) * head_dim + t.index() % 32;
@@ -267,25 +306,6 @@ struct PrepareKernel {
             t.load_fresh(c.pages + first + position / backend::k_kv_page_tokens));
     }
 
-    // Computes the cosines and sines of a position, one angle per thread.
-    template <class T>
-    MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
-        for (int i = t.index(); i < args.n_frequency; i += k_threads) {
-            const Turn turned = turn_of(position * static_cast<double>(t.load_fresh(args.frequency + i)));
-            cosines[i] = turned.cosine;
-            sines[i] = turned.sine;
-        }
-    }
-
-    // Returns 1 / sqrt(mean square + eps) of a warp's head.
-    template <class T>
-    MINIM_DEVICE float head_factor(T& t, const Head& head) const {
-        float sum = 0.0F;
-        for (int b = 0; b < k_blocks; ++b) sum += head.x[b] * head.x[b];
-        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
-        return 1.0F / std::sqrt(sum / static_cast<float>(head_dim) + args.norm_eps);
-    }
-
     // Returns 1 / sqrt(mean square + eps) of a row of q or k, the same in every thread; not read if heads have their own. Waits for
     // all threads.
     template <class T>
@@ -305,25 +325,6 @@ struct PrepareKernel {
             n_summed = is_query ? args.n_squares_q : args.n_squares_k;
         }
         return 1.0F / std::sqrt(sum / static_cast<float>(n_summed) + args.norm_eps);
-    }
-
-    // Pairs (i, i + n_frequency) lie in any two lanes, so the warp passes its head through shared memory.
-    template <class T>
-    MINIM_DEVICE void rotate(T& t, float (&values)[k_blocks], float* head, const float* cosines,
-                             const float* sines) const {
-        const int lane = t.index() % 32;
-        const int m = static_cast<int>(args.n_frequency);
-        t.sync_warp();  // the previous head has been read
-        for (int b = 0; b < k_blocks; ++b) head[32 * b + lane] = values[b];
-        t.sync_warp();
-        for (int b = 0; b < k_blocks; ++b) {
-            const int i = 32 * b + lane;
-            if (i < m) {
-                values[b] = values[b] * cosines[i] - head[i + m] * sines[i];
-            } else if (i < 2 * m) {
-                values[b] = values[b] * cosines[i - m] + head[i - m] * sines[i - m];
-            }
-        }
     }
 };
 

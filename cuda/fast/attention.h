@@ -113,9 +113,17 @@ struct ChosenPages {
 };
 // Returns the pages of a head whose rows attend to chosen blocks; 0 if the blocks are not whole pages.
 int64_t chosen_pages_a_head(const backend::SparseAttention& shape);
-// Fills the tables of n rows. Rows that see no more blocks than they may choose keep all their pages.
-void gather_pages(exact::Stream stream, const Cache& cache, const exact::Index& index, int64_t n,
-                  const ChosenPages& to);
+struct ChoosePagesArgs {
+    Cache cache;
+    exact::Index index;     // `chosen` is not set
+    exact::IndexRows rows;  // of the batch
+    int64_t n;
+    int64_t n_context;  // no less than the longest context of the rows
+    ChosenPages to;
+};
+// Normalises, rotates and stores n rows of an index, chooses their blocks and fills the tables. Rows that see no more blocks than they
+// may choose keep all their pages.
+void choose_pages(exact::Stream stream, const ChoosePagesArgs& args);
 
 struct TileList {
     const int32_t* tiles;  // [n_tiles, 2]: first row, number of rows
