@@ -113,7 +113,7 @@ class Chat {
     Chat(const minim::Model& model, const Options& options)
         : model_(model),
           options_(options),
-          sampling_(make_sampling(model, options, opens_thought(model, options))),
+          sampling_(make_sampling(model, options, usual_beginning(model, options))),
           session_(model, session_options(options, context_size(model, options))) {
         reset();
     }
@@ -136,7 +136,7 @@ class Chat {
             return;
         }
         minim::OutputParserOptions format;
-        format.starts_in_content = !made.opens_thought;
+        format.starts_in_content = made.beginning != Beginning::reasoning;
         format.format = model_.chat_markup().format;
         minim::OutputParser parser(format);
         AnswerView view(options_.hides_reasoning, isatty(STDOUT_FILENO) != 0);
@@ -159,10 +159,10 @@ class Chat {
                                          : std::min(k_usual_context, model.info().n_context_train));
     }
 
-    // Returns whether answers begin with reasoning: the template says so of any conversation.
-    static bool opens_thought(const minim::Model& model, const Options& options) {
+    // Returns what answers begin with: the template says so of any conversation.
+    static Beginning usual_beginning(const minim::Model& model, const Options& options) {
         return chat_prompt(model, options, R"([{"role": "user", "content": "."}])", MINIM_SPECIALS_TEMPLATE)
-            .opens_thought;
+            .beginning;
     }
 
     // Generates an answer. The leading tokens of the prompt that the session already has are not evaluated again. Ctrl-C ends the

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat_prompt.h"
 
+#include <algorithm>
+
 namespace cli {
+namespace {
+
+Beginning beginning_after(const minim::Model& model, const std::vector<int32_t>& prompt) {
+    if (model.chat_opens_thinking(prompt)) return Beginning::reasoning;
+    const minim_chat_markup markup = model.chat_markup();
+    if (markup.format != MINIM_CHAT_FORMAT_M3) return Beginning::content;
+    const minim::Tokens end = model.tokenize(markup.think_end);
+    const bool is_ended =
+        prompt.size() >= end.size() && std::equal(end.begin(), end.end(), prompt.end() - std::ssize(end));
+    return is_ended ? Beginning::content : Beginning::as_model_decides;
+}
+
+}  // namespace
 
 ChatPrompt chat_prompt(const minim::Model& model, const Options& options, const std::string& messages,
                        int32_t specials) {
@@ -10,7 +25,7 @@ ChatPrompt chat_prompt(const minim::Model& model, const Options& options, const 
     chat.thinking_off = options.reasoning_budget == 0;
     const minim::Tokens tokens = model.chat_tokenize_with(messages, chat, specials);
     ChatPrompt prompt{{tokens.begin(), tokens.end()}};
-    prompt.opens_thought = model.chat_opens_thinking(prompt.ids);
+    prompt.beginning = beginning_after(model, prompt.ids);
     return prompt;
 }
 

@@ -10,9 +10,16 @@
 
 namespace cli {
 
+// What an answer begins with, by its prompt.
+enum class Beginning : uint8_t {
+    content,
+    reasoning,         // the prompt opens it
+    as_model_decides,  // prompts of MiniMax-M3 in adaptive mode
+};
+
 struct ChatPrompt {
     std::vector<int32_t> ids;
-    bool opens_thought = false;  // the answer begins inside a block of reasoning
+    Beginning beginning = Beginning::content;
 };
 
 // Returns the prompt of a conversation, a JSON array of messages. With --reasoning-budget 0 its thought is empty.

@@ -36,7 +36,7 @@ std::string chat_messages(const std::string& system, const std::string& prompt) 
 ChatPrompt prompt_tokens(const minim::Model& model, const Options& options, std::string prompt) {
     if (options.raw) {
         const minim::Tokens tokens = model.tokenize(prompt);
-        return {{tokens.begin(), tokens.end()}, false};
+        return {{tokens.begin(), tokens.end()}};
     }
     const bool from_file = !options.text;
     if (from_file && !prompt.empty() && prompt.back() == '\n')
@@ -159,7 +159,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     bool finished = true;
     minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
     try {
-        result = session.generate(make_sampling(model, options, made.opens_thought),
+        result = session.generate(make_sampling(model, options, made.beginning),
                                   {prompt.data(), prompt.size()}, on_token, &cancel);
     } catch (const minim::Exception& error) {
         if (error.status() != MINIM_E_CANCELLED) throw;

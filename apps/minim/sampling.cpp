@@ -8,10 +8,11 @@ namespace {
 
 constexpr int32_t k_penalty_last_n = 64;  // the window of --repeat-penalty in llama.cpp
 
-// Returns options for a constraint. If the prompt opens a block of reasoning, which may be any text, it begins after the block.
-minim::ConstraintOptions after_reasoning(const minim::Model& model, bool opens_thought) {
+// Returns options for a constraint. Reasoning may be any text: the constraint begins after it.
+minim::ConstraintOptions after_reasoning(const minim::Model& model, Beginning beginning) {
     minim::ConstraintOptions constraint;
-    if (opens_thought) constraint.starts_after = model.chat_markup().think_end;
+    if (beginning == Beginning::reasoning) constraint.starts_after = model.chat_markup().think_end;
+    constraint.may_reason = beginning == Beginning::as_model_decides;
     return constraint;
 }
 
@@ -39,17 +40,17 @@ void set_dry(minim::Sampling& sampling, const program::SamplingDefaults& options
 
 }  // namespace
 
-minim::Sampling make_sampling(const minim::Model& model, const Options& options, bool opens_thought) {
+minim::Sampling make_sampling(const minim::Model& model, const Options& options, Beginning beginning) {
     const program::SamplingDefaults& given = options.sampling;
     minim::Sampling sampling;
     sampling.set_recommended(model);
     if (!options.json_schema.empty()) {
-        sampling.set_constraint(minim::Constraint::from_schema(model, options.json_schema,
-                                                               after_reasoning(model, opens_thought)));
+        sampling.set_constraint(
+            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(model, beginning)));
     }
     if (!options.grammar.empty())
         sampling.set_constraint(
-            minim::Constraint::from_grammar(model, options.grammar, after_reasoning(model, opens_thought)));
+            minim::Constraint::from_grammar(model, options.grammar, after_reasoning(model, beginning)));
     set_given(sampling, "temperature", given.temperature);
     set_given(sampling, "top_p", given.top_p);
     set_given(sampling, "top_k", given.top_k);

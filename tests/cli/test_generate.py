@@ -11,6 +11,8 @@ import unittest
 
 from support import DATA, PROGRAM, Q8_0, errors_of, run
 
+import m3_chat_model  # found through support
+
 QUESTION = "What is the capital of France?"
 ANSWER = "The user asks for the capital of France.\n</think>\n\nThe capital of France is Paris.\n"
 ENDLESS = (
@@ -54,6 +56,18 @@ class Generate(unittest.TestCase):
         done = run("-m", Q8_0, "-p", QUESTION, "-j", '{"type": "array", "uniqueItems": true}')
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("uniqueItems", done.stderr)
+
+    def test_a_constrained_answer_of_m3_may_reason_first_if_its_prompt_lets_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = m3_chat_model.make(os.environ["MINIM_TEST_MODELS"], pathlib.Path(folder) / "m3")
+            def answers(*more):
+                constrained = ("--grammar", 'root ::= "yes"', "-n", 12, "--temp", 50, "--top-k", 0, "--top-p", 1)
+                return [run("-m", model, "-p", QUESTION, *constrained, "--seed", seed, *more).stdout.strip() for seed in range(1, 7)]
+            decided = answers()
+            for answer in decided:
+                self.assertRegex(answer, r"\A(yes|</mm:think>yes|<mm:think>.*)\Z")
+            self.assertTrue(any(answer != "yes" for answer in decided), decided)
+            self.assertEqual(set(answers("--chat-template-kwargs", '{"thinking_mode": "disabled"}')), {"yes"})
 
     def test_keys_and_values_may_be_kept_in_other_formats(self):
         for name in ("f32", "bf16", "Q8_0", "q4_0"):
