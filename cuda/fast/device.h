@@ -15,6 +15,8 @@
 //   k_holds_next                       if defined, the next kernel begins only when a thread of each block has called
 //                                      let_next_begin()
 //
+// and one with k_runs_together launches only grids whose blocks are all on the device at once (runs_together()).
+//
 // Kernels are written over a vocabulary T of threads. device_thread.h implements it on a GPU,
 // tests/gpu/emulated_thread.h without one.
 //
@@ -58,11 +60,24 @@
 //   load_from_host(p)                  *p as it is in host memory now; a float or four
 //   put<scope>(piece, words, turn)     writes a piece (piece.h) by one access of 16 bytes
 //   get<scope>(piece, turn, words)     reads a piece in the same way; whether it is that of the turn, whose words are then set
+//   bar_start(bar, count)              makes an mbarrier of 8 bytes in shared memory, whose phases end with `count` arrivals; one thread,
+//                                      before a sync()
+//   bar_expect(bar, bytes)             one arrival; the phase also waits for so many bytes of bulk copies
+//   bar_arrive(bar)                    one arrival
+//   bar_wait(bar, parity)              returns once the phase of that parity has ended: 0 the first one, 1 the one after it or the one
+//                                      before the first
+//   bar_frees(bar, place, bytes)       for emulations: nobody reads that memory any more when a phase of the barrier has ended;
+//                                      one thread, before a sync()
+//   copy_bulk(to, from, bytes, bar)    starts a copy from global to shared memory whose bytes count at the barrier; one thread; all
+//                                      multiples of 16
 //   fence_for_host()                   orders this thread's earlier writes, and those that it knows of by a barrier, before its later
 //                                      ones, as the host sees them
 //   nap(n)                             waits about n nanoseconds
 //   nanoseconds()                      the time on a clock of this kernel
 //   fence()                            orders this thread's earlier reads and writes before its later ones, for all blocks
+//
+// Barriers with bytes and bulk copies exist from sm_90 on. T::k_has_bulk_copies says whether T has them, so that a kernel's code for
+// older generations can be left out.
 //
 // Every thread of a warp must call the functions of a warp.
 #pragma once
@@ -85,6 +100,9 @@ namespace minim::cuda::fast {
 
 // A cudaStream_t; the emulation needs none.
 using Stream = void*;
+
+// An mbarrier.
+using Bar = uint64_t;
 
 // The shared memory that every generation from 8.0 on can give a block.
 inline constexpr int k_max_shared_bytes = 99 * 1024;
@@ -111,6 +129,11 @@ inline constexpr int k_shared_bytes_wanted = [] {
         return k_max_shared_bytes;
     }
 }();
+// All blocks of the grid must be on the device at once: one for each multiprocessor, of kernels that take all of its shared memory.
+template <class Kernel>
+inline constexpr bool k_runs_together = requires {
+    Kernel::k_runs_together;
+};
 // A kernel with k_min_blocks uses few enough registers for that number of blocks on a multiprocessor, which has 65,536.
 template <class Kernel>
 inline constexpr int k_blocks_wanted = [] {

@@ -188,14 +188,58 @@ struct DeviceThread {
         words[2] = static_cast<uint32_t>(high);
         return true;
     }
-    MINIM_DEVICE void fence_for_host() const { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-    MINIM_DEVICE void nap(int n) const { __nanosleep(static_cast<unsigned>(n)); }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    static constexpr bool k_has_bulk_copies = true;
+    MINIM_DEVICE void bar_start(Bar* bar, int count) const {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count)
+                     : "memory");
+        // Copies complete at the barrier through a proxy of their own.
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    MINIM_DEVICE void bar_expect(Bar* bar, int bytes) const {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)),
+                     "r"(bytes)
+                     : "memory");
+    }
+    MINIM_DEVICE void bar_arrive(Bar* bar) const {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+    }
+    MINIM_DEVICE void bar_wait(Bar* bar, uint32_t parity) const {
+        uint32_t has_ended = 0;
+        while (has_ended == 0) {
+            asm volatile(
+                "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; "
+                "}"
+                : "=r"(has_ended)
+                : "r"(shared_address(bar)), "r"(parity)
+                : "memory");
+        }
+    }
+    MINIM_DEVICE void copy_bulk(void* to, const void* from, int bytes, Bar* bar) const {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(bar))
+            : "memory");
+    }
+#else
+    static constexpr bool k_has_bulk_copies = false;
+#endif
+    MINIM_DEVICE void bar_frees(Bar*, void*, int) const {}
+    MINIM_DEVICE void fence_for_host() const {
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    }
+    MINIM_DEVICE void nap(int n) const {
+        __nanosleep(static_cast<unsigned>(n));
+    }
     MINIM_DEVICE uint64_t nanoseconds() const {
         uint64_t now;
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
         return now;
     }
-    MINIM_DEVICE void fence() const { __threadfence(); }
+    MINIM_DEVICE void fence() const {
+        __threadfence();
+    }
     // Programmatic dependent launch; before sm_90 a kernel begins when those ahead of it are done.
     MINIM_DEVICE void wait_for_inputs() const {
 #if __CUDA_ARCH__ >= 900
@@ -242,8 +286,10 @@ bool may_begin_early(int device) {
     const uint64_t bit = uint64_t{1} << (device % 64);
     if ((state.is_known & bit) == 0) {
         // More than 48 KB must be requested. If this fails, the launch reports an error.
+        int most = 0;
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             k_shared_bytes_wanted<Kernel>);
+                             k_shared_bytes_wanted<Kernel> < most ? k_shared_bytes_wanted<Kernel> : most);
         // A multiprocessor changes the split of its cache only when it is idle: a kernel that begins early would wait for the one
         // ahead if their splits differed.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributePreferredSharedMemoryCarveout,
@@ -255,6 +301,21 @@ bool may_begin_early(int device) {
         state.is_known |= bit;
     }
     return (state.may_begin & bit) != 0;
+}
+
+// Returns whether all blocks of the grid can be on the current device at once: there are as many multiprocessors, and one has room for
+// a block, also under a tool that adds instructions to the kernel.
+template <class Kernel>
+bool runs_together(const Grid& grid) {
+    int device = 0;
+    int n_processors = 0;
+    int n_blocks = 0;
+    cudaGetDevice(&device);
+    may_begin_early<Kernel>(device);  // sets the most shared memory
+    cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, device);
+    const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &n_blocks, run<Kernel>, Kernel::k_threads, static_cast<size_t>(grid.shared_bytes));
+    return error == cudaSuccess && n_blocks > 0 && grid.n_blocks * grid.n_blocks_y <= n_processors;
 }
 
 // Launches a kernel on a GPU.

@@ -378,7 +378,7 @@ TEST_CASE(
         CHECK(sums[63] == 7 + 63);
         std::ranges::fill(board, Piece{});
         const std::string stuck = chain(0);
-        CHECK(contains(stuck, "wait for each other, and for pieces in line"));
+        CHECK(contains(stuck, "wait for each other, and for others in line"));
         CHECK(sums[40] == 40);
     }
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -30,6 +31,23 @@ constexpr size_t k_alignment = 128;
 struct Barrier {
     int arrived = 0;
     int generation = 0;
+};
+
+// A barrier of shared memory, and what is free when one of its phases ends.
+struct PhaseBarrier {
+    int count = 0;
+    int arrived = 0;
+    int64_t bytes = 0;      // announced and not arrived
+    int64_t not_begun = 0;  // announced and not started
+    int generation = 0;     // phases that have ended
+    void* freed = nullptr;
+    size_t freed_bytes = 0;
+};
+struct BulkCopy {
+    void* to;
+    const void* from;
+    int bytes;
+    cuda::fast::Bar* bar;
 };
 
 // A thread waits as long as a number has a value: the generation of the barrier that it came to. Others ask, so that a thread gets no
@@ -147,6 +165,8 @@ class EmulatedBlock {
         std::ranges::fill(waiting_, k_runs);
         std::ranges::fill(waits_for_piece_, uint8_t{0});
         for (Warp& warp : warps_) warp.barrier = {};
+        phase_barriers_.clear();
+        bulk_copies_.clear();
         barrier_ = {};
         stages_barrier_ = {};
         n_running_ = n_;
@@ -173,7 +193,8 @@ class EmulatedBlock {
     EmulatedThread& thread() { return threads_[running_]; }
     void finish_thread() {
         waiting_[running_] = k_is_finished;
-        --n_running_;
+        if (--n_running_ == 0 && has_bulk_copies())
+            throw std::logic_error("a block ends while a bulk copy is under way");
     }
 
     void wait_for_block(const std::source_location& at) {
@@ -190,6 +211,22 @@ class EmulatedBlock {
                 format_text("{} threads of {} at a barrier of {}", count, n_, n_at_stages_));
         wait(stages_barrier_, count);
     }
+    PhaseBarrier& phase_barrier(cuda::fast::Bar* bar) {
+        const auto found = phase_barriers_.find(bar);
+        if (found == phase_barriers_.end()) throw std::logic_error("a barrier that was not started");
+        return found->second;
+    }
+    void start_barrier(cuda::fast::Bar* bar, int count) {
+        if (!phase_barriers_.try_emplace(bar, PhaseBarrier{.count = count}).second)
+            throw std::logic_error("a barrier is started twice");
+    }
+    void arrive(cuda::fast::Bar* bar, int bytes);
+    void wait_for_phase(cuda::fast::Bar* bar, uint32_t parity, const std::source_location& at);
+    void start_bulk_copy(const BulkCopy& copy);
+    // Lets the copies of a barrier arrive; null: the oldest one of any. Returns false if there is none.
+    bool finish_bulk_copy(const cuda::fast::Bar* bar);
+    bool has_bulk_copies() const { return !bulk_copies_.empty(); }
+
     // Waits until another piece is put, or only gives the turn to the others if the piece comes from the host.
     void wait_for_piece(bool is_from_host, const std::source_location& at);
     void note_piece();
@@ -219,9 +256,12 @@ class EmulatedBlock {
 
   private:
     void wait(Barrier& barrier, size_t count);
+    void end_phase_if_complete(PhaseBarrier& barrier);
 
     EmulatedGrid& grid_;
     BlockIndex index_;
+    std::map<cuda::fast::Bar*, PhaseBarrier> phase_barriers_;
+    std::deque<BulkCopy> bulk_copies_;  // under way
     size_t shared_bytes_;
     AlignedBytes shared_;
     size_t n_;
@@ -245,14 +285,16 @@ class EmulatedBlock {
 // A launch. The threads of a block take turns in order; two blocks alternate at random.
 class EmulatedGrid {
   public:
-    EmulatedGrid(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, KernelBody body)
+    EmulatedGrid(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, KernelBody body,
+                 bool runs_together = false)
         : how_(how), body_(std::move(body)), random_(how.seed), n_threads_(static_cast<size_t>(n_threads)) {
         for (int64_t y = 0; y < grid.n_blocks_y; ++y)
             for (int64_t x = 0; x < grid.n_blocks; ++x)
                 order_.push_back({static_cast<int>(x), static_cast<int>(y)});
         if (is_random())
             for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
-        const size_t n_together = std::min<size_t>(is_random() ? 2 : 1, order_.size());
+        const size_t n_together =
+            runs_together ? order_.size() : std::min<size_t>(is_random() ? 2 : 1, order_.size());
         for (size_t i = 0; i < n_together; ++i) {
             blocks_.push_back(
                 std::make_unique<EmulatedBlock>(*this, grid.shared_bytes, n_threads_, &EmulatedGrid::start));
@@ -271,6 +313,9 @@ class EmulatedGrid {
     const Emulation& how() const { return how_; }
     const int& has_inputs() const { return has_inputs_; }
     int& n_put() { return n_put_; }
+    // Returns whether something that may happen now or later happens now.
+    bool happens_now() { return is_random() && random_() % 4 == 0; }
+    bool is_random() const { return how_.seed != 0; }
 
     // Called if the thread whose turn it is must wait for an event. Returns after the event.
     void give_turn() { leave(running_->fiber()); }
@@ -283,7 +328,6 @@ class EmulatedGrid {
     }
 
   private:
-    bool is_random() const { return how_.seed != 0; }
     static EmulatedGrid*& current() {
         static thread_local EmulatedGrid* grid = nullptr;
         return grid;
@@ -323,10 +367,10 @@ class EmulatedGrid {
         while (true) {
             try {
                 body_(*thread);
+                block.finish_thread();
             } catch (...) {
                 error_ = std::current_exception();
             }
-            block.finish_thread();
             if (block.is_done() && next_ < order_.size()) begin_next(block);
             leave(own);
         }
@@ -346,6 +390,14 @@ class EmulatedGrid {
             running_ = block.get();
             if (running_->step(how_.backwards)) return true;
         }
+        // The hardware finishes what is under way.
+        for (const auto& block : blocks_) {
+            if (!block->has_bulk_copies()) continue;
+            while (block->finish_bulk_copy(nullptr)) {
+            }
+            running_ = block.get();
+            if (running_->step(how_.backwards)) return true;
+        }
         const bool is_done = std::ranges::all_of(blocks_, [](const auto& block) { return block->is_done(); });
         if (!is_done && has_inputs_ == 1) error_ = std::make_exception_ptr(std::logic_error(why_stuck()));
         return false;
@@ -356,7 +408,7 @@ class EmulatedGrid {
         for (const auto& block : blocks_) block->list_piece_places(places);
         std::string text = "threads of a block wait for each other";
         for (const std::string& place : places)
-            text += (place == places.front() ? ", and for pieces in " : " and in ") + place;
+            text += (place == places.front() ? ", and for others in " : " and in ") + place;
         return text;
     }
 
@@ -401,6 +453,61 @@ void EmulatedBlock::wait_for_piece(bool is_from_host, const std::source_location
     grid_.give_turn();
 }
 
+void EmulatedBlock::end_phase_if_complete(PhaseBarrier& barrier) {
+    if (barrier.arrived < barrier.count || barrier.bytes > 0) return;
+    barrier.arrived = 0;
+    ++barrier.generation;
+    if (barrier.freed != nullptr) std::memset(barrier.freed, 0xFF, barrier.freed_bytes);
+}
+
+void EmulatedBlock::arrive(cuda::fast::Bar* bar, int bytes) {
+    PhaseBarrier& barrier = phase_barrier(bar);
+    if (barrier.arrived == barrier.count) throw std::logic_error("more arrivals than a barrier waits for");
+    ++barrier.arrived;
+    barrier.bytes += bytes;
+    barrier.not_begun += bytes;
+    end_phase_if_complete(barrier);
+}
+
+void EmulatedBlock::wait_for_phase(cuda::fast::Bar* bar, uint32_t parity, const std::source_location& at) {
+    PhaseBarrier& barrier = phase_barrier(bar);
+    while (static_cast<uint32_t>(barrier.generation) % 2 == parity) {
+        if (!grid_.is_random() && finish_bulk_copy(bar)) continue;
+        piece_place_[running_] = at;
+        waits_for_piece_[running_] = 1;
+        waiting_[running_] = {&barrier.generation, barrier.generation};
+        if (grid_.happens_now()) finish_bulk_copy(nullptr);
+        grid_.give_turn();
+    }
+}
+
+void EmulatedBlock::start_bulk_copy(const BulkCopy& copy) {
+    PhaseBarrier& barrier = phase_barrier(copy.bar);
+    const auto* to = static_cast<const std::byte*>(copy.to);
+    if (to < shared() || to + copy.bytes > shared() + shared_bytes_)
+        throw std::logic_error("a bulk copy does not end in shared memory");
+    if (copy.bytes > barrier.not_begun)
+        throw std::logic_error(
+            format_text("a bulk copy of {} bytes where {} are announced", copy.bytes, barrier.not_begun));
+    barrier.not_begun -= copy.bytes;
+    bulk_copies_.push_back(copy);
+    while (grid_.how().copies_at_once && finish_bulk_copy(nullptr)) {
+    }
+}
+
+bool EmulatedBlock::finish_bulk_copy(const cuda::fast::Bar* bar) {
+    const auto next = std::ranges::find_if(
+        bulk_copies_, [&](const BulkCopy& copy) { return bar == nullptr || copy.bar == bar; });
+    if (next == bulk_copies_.end()) return false;
+    const BulkCopy copy = *next;
+    bulk_copies_.erase(next);
+    std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
+    PhaseBarrier& barrier = phase_barrier(copy.bar);
+    barrier.bytes -= copy.bytes;
+    end_phase_if_complete(barrier);
+    return true;
+}
+
 void EmulatedBlock::note_piece() {
     ++grid_.n_put();
 }
@@ -410,9 +517,10 @@ bool EmulatedBlock::copies_arrive_at_once(const EmulatedThread& thread) const {
     return grid_.how().copies_at_once || (grid_.how().starts_early && !thread.has_waited());
 }
 
-void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body) {
+void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body,
+             bool runs_together) {
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
-    EmulatedGrid(grid, n_threads, how, body).finish();
+    EmulatedGrid(grid, n_threads, how, body, runs_together).finish();
 }
 
 Emulation& emulation() {
@@ -460,12 +568,12 @@ void drop_kernels() noexcept {
     in_flight().clear();
 }
 
-void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
-                  const KernelBody& body) {
+void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads,
+                  const KernelKind& kind, const KernelBody& body) {
     if (outside_work().valid()) outside_work().wait();
     if (!emulation().starts_early) {
         finish_kernels();
-        emulate(grid, n_threads, emulation(), body);
+        emulate(grid, n_threads, emulation(), body, kind.runs_together);
         return;
     }
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
@@ -473,9 +581,9 @@ void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n
     const bool same_stream = ahead.empty() || ahead.back().stream == stream;
     const bool is_stored = !ahead.empty() && ahead.back().holds_next;
     finish_kernels_but(!same_stream ? 0 : is_stored ? 1 : k_max_in_flight - 1);
-    auto kernel = std::make_unique<EmulatedGrid>(grid, n_threads, emulation(), body);
+    auto kernel = std::make_unique<EmulatedGrid>(grid, n_threads, emulation(), body, kind.runs_together);
     kernel->run_ahead();
-    ahead.push_back({stream, holds_next, std::move(kernel)});
+    ahead.push_back({stream, kind.holds_next, std::move(kernel)});
 }
 
 int EmulatedThread::block() const {
@@ -661,6 +769,30 @@ int32_t EmulatedThread::add_to(int32_t* p, int32_t x) const {
 void EmulatedThread::wait_for_inputs() {
     block_.wait_for_inputs();
     has_waited_ = true;
+}
+
+void EmulatedThread::bar_start(cuda::fast::Bar* bar, int count) {
+    block_.start_barrier(bar, count);
+}
+void EmulatedThread::bar_expect(cuda::fast::Bar* bar, int bytes) {
+    block_.arrive(bar, bytes);
+}
+void EmulatedThread::bar_arrive(cuda::fast::Bar* bar) {
+    block_.arrive(bar, 0);
+}
+void EmulatedThread::bar_wait(cuda::fast::Bar* bar, uint32_t parity, std::source_location at) {
+    block_.wait_for_phase(bar, parity, at);
+}
+void EmulatedThread::bar_frees(cuda::fast::Bar* bar, void* place, int bytes) {
+    PhaseBarrier& barrier = block_.phase_barrier(bar);
+    barrier.freed = place;
+    barrier.freed_bytes = static_cast<size_t>(bytes);
+}
+void EmulatedThread::copy_bulk(void* to, const void* from, int bytes, cuda::fast::Bar* bar) {
+    const uintptr_t ends = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+    if (ends % 16 != 0 || bytes % 16 != 0 || bytes <= 0)
+        throw std::logic_error("a bulk copy does not lie at multiples of 16 bytes");
+    block_.start_bulk_copy({to, from, bytes, bar});
 }
 
 void EmulatedThread::put_piece(cuda::fast::Piece* piece, const cuda::fast::Piece& value) const {

@@ -28,8 +28,9 @@ namespace minim::test {
 // The choices that a machine leaves open. Results must not depend on them.
 struct Emulation {
     bool backwards = false;  // threads take their turns in the opposite order
-    bool copies_at_once =
-        false;  // asynchronous copies arrive when they are started, not when they are waited for
+    // Asynchronous copies arrive when they are started, not when they are waited for. Bulk copies arrive at a random turn in between if
+    // blocks are in random order.
+    bool copies_at_once = false;
     // Kernels are finished late: as many as possible are in flight together, and the threads of each run ahead to where
     // they wait for their inputs before earlier kernels are done. Results are complete when finish_kernels()
     // (recorder.h) returns.
@@ -138,6 +139,14 @@ class EmulatedThread {
              std::source_location at = std::source_location::current()) const {
         return get_piece(piece, turn, words, scope == cuda::fast::Scope::system, at);
     }
+    static constexpr bool k_has_bulk_copies = true;
+    void bar_start(cuda::fast::Bar* bar, int count);
+    void bar_expect(cuda::fast::Bar* bar, int bytes);
+    void bar_arrive(cuda::fast::Bar* bar);
+    void bar_wait(cuda::fast::Bar* bar, uint32_t parity,
+                  std::source_location at = std::source_location::current());
+    void bar_frees(cuda::fast::Bar* bar, void* place, int bytes);
+    void copy_bulk(void* to, const void* from, int bytes, cuda::fast::Bar* bar);
     void fence_for_host() const { let_other_blocks(); }
     void nap(int n) const { std::this_thread::sleep_for(std::chrono::nanoseconds(n)); }
     uint64_t nanoseconds() const {
@@ -181,17 +190,30 @@ class EmulatedThread {
 
 using KernelBody = std::function<void(EmulatedThread&)>;
 
-// Runs every block of a grid. `body` is the kernel.
-void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body);
+// Runs every block of a grid. `body` is the kernel. runs_together: all blocks are on the device at once, so that they may wait for each
+// other's pieces.
+void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body,
+             bool runs_together = false);
+
+// What a kernel says of itself (cuda/fast/device.h).
+struct KernelKind {
+    bool holds_next = false;
+    bool runs_together = false;
+};
 
 // Launches a kernel with the settings of emulation(). The next kernel of the stream begins before the kernels ahead of
 // this one are done, unless this one holds it back.
-void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
-                  const KernelBody& body);
+void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads,
+                  const KernelKind& kind, const KernelBody& body);
 
 }  // namespace minim::test
 
 namespace minim::cuda::fast {
+
+template <class Kernel>
+bool runs_together(const Grid&) {
+    return true;
+}
 
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
@@ -200,13 +222,13 @@ void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     if (k_starts_early<Kernel>) test::note_early_kernel();
     if (k_waits_for_host<Kernel>) test::note_waiting_kernel();
     test::do_or_record([=] {
-        test::start_kernel(
-            stream, grid, Kernel::k_threads, k_holds_next<Kernel>, [kernel](test::EmulatedThread& thread) {
-                if (!k_starts_early<Kernel>) thread.wait_for_inputs();
-                kernel(thread);
-                if (!thread.has_waited())
-                    throw std::logic_error("a kernel that starts early did not wait for its inputs");
-            });
+        constexpr test::KernelKind k_kind = {k_holds_next<Kernel>, k_runs_together<Kernel>};
+        test::start_kernel(stream, grid, Kernel::k_threads, k_kind, [kernel](test::EmulatedThread& thread) {
+            if (!k_starts_early<Kernel>) thread.wait_for_inputs();
+            kernel(thread);
+            if (!thread.has_waited())
+                throw std::logic_error("a kernel that starts early did not wait for its inputs");
+        });
     });
 }
 
