@@ -190,6 +190,12 @@ int64_t block_shared_bytes(int32_t device) noexcept {
     return text_of(error) == nullptr ? bytes : 0;
 }
 
+bool has_bulk_copies(int32_t device) noexcept {
+    int major = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return text_of(error) == nullptr && major >= 9;
+}
+
 Stream make_stream(int32_t device) {
     use(device);
     cudaStream_t stream = nullptr;

@@ -26,6 +26,7 @@ uint64_t free_bytes(
 bool shares_host_memory(int32_t device) noexcept;     // an integrated GPU
 int32_t processor_count(int32_t device) noexcept;     // streaming multiprocessors
 int64_t block_shared_bytes(int32_t device) noexcept;  // the most shared memory of a block
+bool has_bulk_copies(int32_t device) noexcept;        // compute capability 9.0 or newer
 
 Stream make_stream(int32_t device);                       // null if it fails
 void end_stream(int32_t device, Stream stream) noexcept;  // once its work is done

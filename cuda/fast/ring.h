@@ -25,9 +25,9 @@ inline constexpr int k_ring_first_panel = 2 * k_ring_header_bytes;
 MINIM_HOST_DEVICE constexpr int second_panel_at(int bytes) {
     return (bytes + 63) / 128 * 128 + 64;
 }
-// Returns the bytes of a slot with `weight_bytes` of both panels, a multiple of 128.
-MINIM_HOST_DEVICE constexpr int ring_slot_bytes(int weight_bytes) {
-    return k_ring_first_panel + weight_bytes + 128;
+// Returns the bytes of a slot with `bytes` of both panels, and what follows them, a multiple of 128.
+MINIM_HOST_DEVICE constexpr int ring_slot_bytes(int bytes) {
+    return k_ring_first_panel + (bytes + 127) / 128 * 128 + 128;
 }
 
 // How the groups of an item are divided into slots: the first ones have one group more, if they do not divide evenly.
@@ -41,9 +41,8 @@ struct RingShares {
     }
     MINIM_HOST_DEVICE constexpr int count_of(int slot) const { return first_of(slot + 1) - first_of(slot); }
 };
-// group_bytes: of a group of one panel. A slot has room for at least one group of both.
-MINIM_HOST_DEVICE constexpr RingShares ring_shares(int n_groups, int group_bytes, int weight_bytes) {
-    const int most = weight_bytes / (2 * group_bytes);
+// most: groups that a slot has room for
+MINIM_HOST_DEVICE constexpr RingShares ring_shares(int n_groups, int most) {
     return {(n_groups + most - 1) / most, n_groups};
 }
 
@@ -85,13 +84,14 @@ struct Ring {
     }
 
     // Loads `bytes` of the units of each of two panels, once the slot is empty, and `header_bytes` of row headers; both multiples of 16.
-    // One thread, always the same.
+    // more_bytes: what the caller copies to the slot afterwards. One thread, always the same.
     template <int header_bytes, class T>
-    MINIM_DEVICE void load(T& t, const RingPosition& at, const PanelPart (&part)[2], int bytes) const {
+    MINIM_DEVICE void load(T& t, const RingPosition& at, const PanelPart (&part)[2], int bytes,
+                           int more_bytes = 0) const {
         Bar* bar = full + at.slot;
         std::byte* to = place(at);
         t.bar_wait(empty + at.slot, (at.round + 1) % 2);
-        t.bar_expect(bar, 2 * (header_bytes + bytes));
+        t.bar_expect(bar, 2 * (header_bytes + bytes) + more_bytes);
         if constexpr (header_bytes > 0) {
             static_assert(header_bytes <= k_ring_header_bytes);
             for (int p = 0; p < 2; ++p)

@@ -219,6 +219,7 @@ template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     ++test::kernels_launched();
     if constexpr (requires { Kernel::k_by_tables; }) test::kernels_by_tables() += Kernel::k_by_tables ? 1 : 0;
+    if (k_runs_together<Kernel>) ++test::kernels_together();
     if (k_starts_early<Kernel>) test::note_early_kernel();
     if (k_waits_for_host<Kernel>) test::note_waiting_kernel();
     test::do_or_record([=] {

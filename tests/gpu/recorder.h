@@ -58,6 +58,12 @@ inline int64_t& kernels_by_tables() {
     return count;
 }
 
+// Those of them whose blocks run together.
+inline int64_t& kernels_together() {
+    static thread_local int64_t count = 0;
+    return count;
+}
+
 // Whether this thread's launches may start early, as set by runtime::use().
 inline bool& starts_early() {
     static thread_local bool early = true;
@@ -104,6 +110,12 @@ inline std::shared_future<void>& outside_work() {
 inline int64_t& block_shared_bytes() {
     static int64_t bytes = int64_t{227} << 10;
     return bytes;
+}
+
+// Whether devices have bulk copies.
+inline bool& has_bulk_copies() {
+    static bool has = true;
+    return has;
 }
 
 // Whether devices reach each other's memory.

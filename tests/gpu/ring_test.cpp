@@ -45,7 +45,9 @@ struct RingReading {
 
     int panel_bytes() const { return k_header_bytes + n_groups * group_bytes; }
     int64_t shared_bytes() const { return n_slots * (k_slot_bytes + 16); }
-    fast::RingShares shares() const { return fast::ring_shares(n_groups, group_bytes, k_weight_bytes); }
+    fast::RingShares shares() const {
+        return fast::ring_shares(n_groups, k_weight_bytes / (2 * group_bytes));
+    }
 
     template <RingFault fault, class T>
     void run(T& t, const std::byte* weights, uint32_t* sums) const {
@@ -178,7 +180,7 @@ TEST_CASE("ring: slots have whole groups of both panels, divided evenly") {
     // Bytes of a panel's group and how many fit: IQ2_S, IQ4_XS, Q8_0.
     for (const auto& [bytes, most] : {std::pair(1312, 7), std::pair(2176, 4), std::pair(4352, 2)}) {
         for (int n_groups = 1; n_groups <= 24; ++n_groups) {
-            const fast::RingShares shares = fast::ring_shares(n_groups, bytes, k_weight_bytes);
+            const fast::RingShares shares = fast::ring_shares(n_groups, most);
             CHECK(shares.n_slots == (n_groups + most - 1) / most);
             CHECK(shares.first_of(0) == 0);
             CHECK(shares.first_of(shares.n_slots) == n_groups);

@@ -178,6 +178,10 @@ int64_t block_shared_bytes(int32_t) noexcept {
     return test::block_shared_bytes();
 }
 
+bool has_bulk_copies(int32_t) noexcept {
+    return test::has_bulk_copies();
+}
+
 Stream make_stream(int32_t) {
     return std::malloc(1);
 }

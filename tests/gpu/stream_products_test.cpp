@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stream kernel (cuda/fast/stream_products.h): products of one to four rows and their experts beside the kernels that it replaces,
+// which multiply the same codes in another order. A row's bits must be the same in every batch.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/fast/operations.h"
+#include "cuda/fast_stream.h"
+#include "cuda/runtime.h"
+#include "cuda/views.h"
+#include "format/blocks.h"
+#include "gpu/fixture.h"
+#include "gpu/support.h"
+#include "support/catch.h"
+
+namespace minim::test {
+namespace {
+
+using backend::Arithmetic;
+using backend::ExpertPlace;
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::Matrix;
+using cuda::fast::Products;
+using cuda::fast::Q8Block;
+using cuda::fast::StreamDevice;
+
+// With few blocks, each one has several items.
+constexpr int32_t k_blocks = 3;
+constexpr int32_t k_more_blocks = 5;
+constexpr int32_t k_small_shared_bytes = 99 * 1024;
+
+bool has_stream_device() {
+    if (!has_devices(1)) return false;
+    if (cuda::runtime::has_bulk_copies(0)) return true;
+    std::printf("skipped: the device has no bulk copies\n");
+    return false;
+}
+
+// The memory of this device's blocks, and, if that is more, the memory of smaller ones, with another number of blocks: results must be
+// the same.
+std::vector<StreamDevice> stream_devices() {
+    const auto own = static_cast<int32_t>(cuda::runtime::block_shared_bytes(0));
+    std::vector<StreamDevice> devices = {{k_blocks, k_small_shared_bytes}};
+    if (own >= cuda::fast::k_large_shared_bytes) devices.push_back({k_more_blocks, own});
+    return devices;
+}
+
+std::vector<Format> stream_formats() {
+    std::vector<Format> formats;
+    for_each_block(AllBlocks{}, [&](auto block) {
+        if (cuda::fast::has_stream_kernel(decltype(block)::format))
+            formats.push_back(decltype(block)::format);
+    });
+    return formats;
+}
+
+// Matrices of one format that one launch multiplies: pairs of panels, an odd number of panels, one panel. The products of the second
+// one are added to what is there.
+struct ThreeMatrices {
+    static constexpr int64_t k_rows[] = {160, 48, 16};
+    static constexpr int64_t k_all = 160 + 48 + 16;
+
+    ThreeMatrices(Fixture& fixture, Format f_format, int64_t n_cols)
+        : f(fixture), format(f_format), cols(n_cols) {
+        Random random(41);
+        for (const int64_t rows : k_rows) {
+            matrices.emplace_back(format, rows, cols, random);
+            packed.push_back(f.put_packed(matrices.back()));
+        }
+    }
+    // Calls multiply(products), and returns the results [n, k_all].
+    template <typename Multiply>
+    std::vector<float> run(int64_t n, const Multiply& multiply) {
+        Products products = {};
+        products.format = format;
+        products.cols = cols;
+        products.row_bytes = packed[0].row_bytes;
+        products.count = 3;
+        for (int i = 0; i < 3; ++i) {
+            products.weight[i] = reinterpret_cast<const uint8_t*>(packed[static_cast<size_t>(i)].data);
+            products.rows[i] = products.y_stride[i] = k_rows[i];
+            products.scale[i] = 1.0F - 0.125F * static_cast<float>(i);
+            products.y[i] = f.put(std::vector<float>(static_cast<size_t>(n * k_rows[i]), 0.25F));
+            products.add[i] = i == 1;
+        }
+        multiply(products);
+        f.device->synchronize(*f.stream);
+        std::vector<float> all;
+        for (int64_t row = 0; row < n; ++row) {
+            for (int i = 0; i < 3; ++i) {
+                const std::vector<float> y = f.get(products.y[i], static_cast<size_t>(n * k_rows[i]));
+                all.insert(all.end(), y.begin() + row * k_rows[i], y.begin() + (row + 1) * k_rows[i]);
+            }
+        }
+        return all;
+    }
+
+    Fixture& f;
+    Format format;
+    int64_t cols;
+    std::vector<TestMatrix> matrices;
+    std::vector<Matrix> packed;
+};
+
+Q8Block* quantized(Fixture& f, const std::vector<float>& x, int64_t n, int64_t cols) {
+    auto* input = f.put(std::vector<Q8Block>(static_cast<size_t>(n * cols / 32)));
+    const float* rows = f.put(x);
+    cuda::fast::quantize(nullptr, rows, n, cols, input);
+    f.device->synchronize(*f.stream);
+    return input;
+}
+
+std::vector<float> row_of(const std::vector<float>& all, int64_t row, int64_t width) {
+    return {all.begin() + row * width, all.begin() + (row + 1) * width};
+}
+
+// The experts of a layer, one of which is not here, and rows that choose among them.
+struct ExpertsOfRows {
+    static constexpr int64_t k_experts = 5;
+    static constexpr int64_t k_used = 3;
+    static constexpr int64_t k_hidden = 768;  // an odd number of groups
+    static constexpr int64_t k_ff = 256;
+    static constexpr int64_t k_rows = 13;
+    enum class Sums { none, added, set };
+
+    ExpertsOfRows(Fixture& fixture, Format format, const backend::Activation& activation) : f(fixture) {
+        Random random(44);
+        const auto stack = [&](int64_t rows, int64_t cols) {
+            ExpertStack some;
+            for (int64_t e = 0; e < k_experts; ++e)
+                add_expert(some, f.put_packed(TestMatrix(format, rows, cols, random)),
+                           1.0F + static_cast<float>(e) / 8.0F);
+            return some;
+        };
+        weights = {stack(k_ff, k_hidden), stack(k_ff, k_hidden), stack(k_hidden, k_ff), activation};
+        table = backend::places_of(weights);
+        table[3].gate = nullptr;
+        table[3].up = table[3].down = reinterpret_cast<const std::byte*>(uintptr_t{16});
+        weights.places = f.put(table);
+        x = random.normal(k_rows * k_hidden, 0.1F);
+        gates = random.normal(k_rows * k_used);
+        y = random.normal(k_rows * k_hidden);
+    }
+    // Row 2 chooses only the expert that is not here, in all its slots; rows from 4 on one expert more often than a tile has slots.
+    static std::vector<int32_t> ids(int64_t n) {
+        std::vector<int32_t> all = {4, 0, 2, 1, 3, 0, 3, 3, 3, 2, 4, 3};
+        for (int64_t i = 4; i < k_rows; ++i) {
+            all.push_back(4);
+            all.push_back(static_cast<int32_t>(i % 2));
+            all.push_back(static_cast<int32_t>(2 + i % 2));
+        }
+        return {all.begin(), all.begin() + n * k_used};
+    }
+
+    // Returns y, or the slots' outputs, and the scales of the activated slots. Without a device by the kernels for a few rows.
+    std::vector<float> run(int64_t n, Sums sums, bool by_chosen, const StreamDevice* device) {
+        const int64_t n_slots = n * k_used;
+        const cuda::ExpertViews views(weights);
+        const Q8Block* input = quantized(f, x, n, k_hidden);
+        auto* activated = f.put(std::vector<Q8Block>(static_cast<size_t>(n_slots * k_ff / 32)));
+        float* output = f.put(std::vector<float>(static_cast<size_t>(n_slots * k_hidden), -1.0F));
+        float* sum = f.put(y);
+        std::vector<ExpertPlace> chosen;
+        for (const int32_t id : ids(n)) chosen.push_back(table[static_cast<size_t>(id)]);
+        const cuda::fast::Slots slots = {f.put(ids(n)), n_slots, nullptr, false,
+                                         by_chosen ? f.put(chosen) : nullptr};
+        auto* arrived =
+            f.put(std::vector<int32_t>(static_cast<size_t>(n * cuda::fast::sum_counters(k_hidden))));
+        const cuda::fast::SlotSums added = {f.put(gates), k_used, sum, sums == Sums::added, arrived};
+        const cuda::fast::SlotSums* wanted = sums == Sums::none ? nullptr : &added;
+        f.device->synchronize(*f.stream);
+        if (device != nullptr) {
+            CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, input, k_used, slots, activated,
+                                              *device));
+            CHECK(cuda::fast::project_stream(nullptr, views.down, activated, slots, output, wanted, *device));
+        } else {
+            cuda::fast::activate(nullptr, views.gate, views.up, input, k_used, slots, activated);
+            cuda::fast::project(nullptr, views.down, activated, 1, slots, output, wanted);
+        }
+        f.device->synchronize(*f.stream);
+        std::vector<float> all = sums == Sums::none ? f.get(output, static_cast<size_t>(n_slots * k_hidden))
+                                                    : f.get(sum, static_cast<size_t>(n * k_hidden));
+        for (const Q8Block& block : f.get(activated, static_cast<size_t>(n_slots * k_ff / 32)))
+            all.push_back(block.scale);
+        return all;
+    }
+
+    // Returns the slots' outputs, and the scales of the activated slots, as run() without sums.
+    std::vector<float> run_tiles(int64_t n, const StreamDevice& device) {
+        const int64_t n_slots = n * k_used;
+        const cuda::ExpertViews views(weights);
+        const Q8Block* input = quantized(f, x, n, k_hidden);
+        auto* activated = f.put(std::vector<Q8Block>(static_cast<size_t>(n_slots * k_ff / 32)));
+        float* output = f.put(std::vector<float>(static_cast<size_t>(n_slots * k_hidden), -1.0F));
+        const int32_t size = cuda::fast::k_stream_tile_slots;
+        const int64_t most = cuda::fast::most_expert_tiles(n_slots, k_experts, size);
+        const cuda::fast::ExpertTiles tiles = {
+            f.put(std::vector<int32_t>(static_cast<size_t>(n_slots))),
+            f.put(std::vector<cuda::fast::ExpertTile>(static_cast<size_t>(most))),
+            f.put(std::vector<int32_t>(1)), most, size};
+        const cuda::fast::Slots slots = {f.put(ids(n)), n_slots, &tiles};
+        f.device->synchronize(*f.stream);
+        cuda::fast::group_slots(nullptr, slots.ids, n_slots, weights.places, k_experts, tiles);
+        CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, input, k_used, slots, activated,
+                                          device));
+        CHECK(cuda::fast::project_stream(nullptr, views.down, activated, slots, output, nullptr, device));
+        f.device->synchronize(*f.stream);
+        std::vector<float> all = f.get(output, static_cast<size_t>(n_slots * k_hidden));
+        for (const Q8Block& block : f.get(activated, static_cast<size_t>(n_slots * k_ff / 32)))
+            all.push_back(block.scale);
+        return all;
+    }
+
+    Fixture& f;
+    ExpertWeights weights;
+    std::vector<ExpertPlace> table;
+    std::vector<float> x;
+    std::vector<float> gates;
+    std::vector<float> y;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "gpu stream: products of every format, of one to four rows, beside those of the kernels for a few rows") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    const std::vector<Format> formats = stream_formats();
+    // All of them on a GPU; without MINIM_FULL_TESTS one of each family.
+    CHECK((formats.size() == 55 || formats.size() == 7));
+    for (const Format format : formats) {
+        for (const int64_t cols : {256, 2304, 6144}) {
+            if (cols == 6144 && format != Format::q8_0 && format != Format::iq2_s) continue;
+            ThreeMatrices matrices(f, format, cols);
+            Random random(42);
+            const std::vector<float> x = random.normal(4 * cols);
+            const Q8Block* input = quantized(f, x, 4, cols);
+            const std::vector<float> expected = matrices.run(
+                4, [&](const Products& products) { cuda::fast::linear(nullptr, products, input, 4, false); });
+            std::vector<float> of_four;
+            for (const StreamDevice& device : stream_devices()) {
+                for (const int64_t n : {4, 3, 2, 1}) {
+                    INFO(traits(format).name << ", " << cols << " columns, " << n << " rows, "
+                                             << device.shared_bytes << " bytes");
+                    const std::vector<float> y = matrices.run(n, [&](const Products& products) {
+                        CHECK(cuda::fast::linear_stream(nullptr, products, input, n, device));
+                    });
+                    const std::vector<float> rows(expected.begin(),
+                                                  expected.begin() + n * ThreeMatrices::k_all);
+                    CHECK(distance(rows, y) < 1e-5);
+                    if (of_four.empty()) of_four = y;
+                    for (int64_t i = 0; i < n; ++i)
+                        CHECK(same_bits(row_of(y, i, ThreeMatrices::k_all),
+                                        row_of(of_four, i, ThreeMatrices::k_all)));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("gpu stream: a row that each block normalises, and that is kept for later kernels") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    for (const int64_t cols : {256, 768, 6400}) {
+        INFO(cols << " columns");
+        ThreeMatrices matrices(f, Format::q8_0, cols);
+        Random random(43);
+        const auto n_blocks = static_cast<size_t>(cols / 32);
+        const float* x = f.put(random.normal(cols));
+        const float* weight = f.put(random.normal(cols));
+        const auto run = [&](bool by_stream, std::vector<float>& h, std::vector<Q8Block>& blocks) {
+            float* kept = f.put(std::vector<float>(static_cast<size_t>(cols)));
+            auto* quantized_row = f.put(std::vector<Q8Block>(n_blocks));
+            const std::vector<float> y = matrices.run(1, [&](const Products& products) {
+                const cuda::fast::NormRow norm = {x, weight, cols, 1e-6F, kept, quantized_row};
+                if (by_stream) {
+                    CHECK(cuda::fast::linear_norm_stream(nullptr, products, norm, stream_devices()[0]));
+                } else {
+                    cuda::fast::linear_norm(nullptr, products, norm);
+                }
+            });
+            h = f.get(kept, static_cast<size_t>(cols));
+            blocks = f.get(quantized_row, n_blocks);
+            return y;
+        };
+        std::vector<float> h[2];
+        std::vector<Q8Block> blocks[2];
+        const std::vector<float> expected = run(false, h[0], blocks[0]);
+        CHECK(distance(expected, run(true, h[1], blocks[1])) < 2e-5);
+        CHECK(distance(h[0], h[1]) < 1e-6);
+        for (size_t b = 0; b < n_blocks; ++b)
+            CHECK(std::abs(blocks[0][b].scale - blocks[1][b].scale) < 1e-7F);
+    }
+}
+
+TEST_CASE("gpu stream: experts of one to four rows beside the kernels for a few rows, one of them not here") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    using Sums = ExpertsOfRows::Sums;
+    constexpr backend::Activation k_clamped = {.alpha = 1.702F, .limit = 0.25F};
+    for (const Format format : stream_formats()) {
+        ExpertsOfRows experts(f, format, format == Format::q8_0 ? k_clamped : backend::Activation{});
+        std::vector<float> of_four;
+        for (const StreamDevice& device : stream_devices()) {
+            for (const int64_t n : {4, 1}) {
+                for (const Sums sums : {Sums::added, Sums::set, Sums::none}) {
+                    INFO(traits(format).name << ", " << n << " rows, sums " << static_cast<int>(sums) << ", "
+                                             << device.shared_bytes << " bytes");
+                    const std::vector<float> y = experts.run(n, sums, false, &device);
+                    // An activated value may be rounded to another code where sums differ in the last bit.
+                    CHECK(distance(experts.run(n, sums, false, nullptr), y) < 5e-4);
+                    CHECK(same_bits(experts.run(n, sums, true, &device), y));
+                    if (sums != Sums::added) continue;
+                    if (of_four.empty()) of_four = y;
+                    CHECK(same_bits(row_of(y, 0, ExpertsOfRows::k_hidden),
+                                    row_of(of_four, 0, ExpertsOfRows::k_hidden)));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("gpu stream: slots in tiles have the bits of slots that are multiplied alone") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    using Sums = ExpertsOfRows::Sums;
+    for (const Format format : stream_formats()) {
+        ExpertsOfRows experts(f, format, {});
+        const int64_t n = ExpertsOfRows::k_rows;
+        const std::vector<float> expected = experts.run(n, Sums::none, false, nullptr);
+        for (const StreamDevice& device : stream_devices()) {
+            INFO(traits(format).name << ", " << device.shared_bytes << " bytes");
+            const std::vector<float> y = experts.run_tiles(n, device);
+            CHECK(distance(expected, y) < 5e-4);
+            constexpr int64_t k_width = 4 * ExpertsOfRows::k_used * ExpertsOfRows::k_hidden;
+            CHECK(same_bits(row_of(experts.run(4, Sums::none, false, &device), 0, k_width),
+                            row_of(y, 0, k_width)));
+        }
+    }
+}
+
+TEST_CASE("gpu stream: what does not fit a block's memory, or is no whole groups, is not taken") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    const auto takes = [&](int64_t cols, int64_t n, const StreamDevice& device) {
+        ThreeMatrices matrices(f, Format::q8_0, cols);
+        const Q8Block* input = quantized(f, std::vector<float>(static_cast<size_t>(n * cols), 1.0F), n, cols);
+        bool is_taken = false;
+        const std::vector<float> y = matrices.run(n, [&](const Products& products) {
+            is_taken = cuda::fast::linear_stream(nullptr, products, input, n, device);
+        });
+        // Nothing is launched then.
+        CHECK(std::ranges::all_of(y, [](float value) { return value == 0.25F; }) == !is_taken);
+        return is_taken;
+    };
+    const StreamDevice small = {k_blocks, k_small_shared_bytes};
+    CHECK(takes(512, 1, small));
+    CHECK_FALSE(takes(544, 1, small));
+    CHECK_FALSE(takes(512, 1, {}));
+    CHECK_FALSE(takes(512, 5, small));
+    CHECK(takes(8192, 1, small));
+    CHECK_FALSE(takes(8192, 4, small));
+}
+
+}  // namespace minim::test
