@@ -72,10 +72,12 @@ LaunchPaths parse_launch_paths(std::string_view words) {
             paths.tiles = true;
         } else if (word == "exchange-pieces") {
             paths.exchange_pieces = true;
+        } else if (word == "stream") {
+            paths.stream = true;
         } else if (!word.empty()) {
             fail(Status::invalid,
                  "MINIM_CUDA_PATHS: '{}' is not one of two-tables, chosen-places, dense-prompts, tiles, "
-                 "exchange-pieces",
+                 "exchange-pieces, stream",
                  word);
         }
     }

@@ -37,6 +37,8 @@ struct LaunchPaths {
         false;  // tiles: many rows of packed weights are multiplied as F16, decoded in registers (fast/linear_tile.h)
     bool exchange_pieces =
         false;  // exchange-pieces: exchanges with the host by numbered pieces, in fewer kernels
+    bool stream =
+        false;  // stream: up to four rows of packed weights by kernels with bulk copies (fast/stream_products.h)
 };
 
 // Parses words separated by commas; the text may be empty. Throws invalid for an unknown word.

@@ -37,6 +37,9 @@ class FastOperations : public ExactOperations {
         std::unique_ptr<Scratch> scratch = ExactOperations::reserve(limits);
         auto& s = static_cast<Stream&>(*scratch);
         s.fixed = is_fixed_;
+        // In deterministic arithmetic one kernel serves every number of rows.
+        if (paths_.stream && !is_fixed_ && runtime::has_bulk_copies(index_))
+            s.stream_device = {s.n_processors, static_cast<int32_t>(runtime::block_shared_bytes(index_))};
         const std::vector<int32_t> none(fast::n_arrival_counters(limits));
         check(runtime::copy(index_, Way::to_device, s.fast_work.arrived, none.data(),
                             none.size() * sizeof(int32_t)));
@@ -269,7 +272,9 @@ void FastOperations::take_work(Stream& s, Taker& taker) const {
         taker.take(work.tile_slots.factor, n_slots * fast::n_factors(limits.slot_ff(), s.tile_size));
     }
     taker.take(work.tiles.slot, n_slots);
-    taker.take(work.tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
+    int64_t n_tiles = fast::most_expert_tiles(n_slots, limits.n_expert);
+    if (paths_.stream) n_tiles = std::max(n_tiles, fast::most_stream_tiles(limits));
+    taker.take(work.tiles.tile, n_tiles);
     taker.take(work.tiles.count, 1);
     taker.take(work.router_partial, fast::route_partial_floats(limits.n_rows));
     taker.take(work.arrived, fast::n_arrival_counters(limits));

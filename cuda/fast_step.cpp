@@ -7,6 +7,7 @@
 
 #include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
+#include "cuda/fast_stream.h"
 #include "cuda/views.h"
 #include "panel/panel.h"
 
@@ -139,10 +140,26 @@ bool has_tile_kernel(const cuda::Stream& s) {
     return s.fast_work.tile_input.half != nullptr;
 }
 
+// Returns whether gate, up, activation and the conversion for down are one kernel.
+bool are_fused(const ExpertViews& weights) {
+    return weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed &&
+           weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
+           weights.down.rows % k_panel_rows == 0;
+}
+
+// Returns whether the stream kernel multiplies experts in tiles of k_stream_tile_slots.
+bool takes_stream_tiles(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
+    const auto is_taken = [](const Experts& experts) {
+        return has_stream_kernel(experts.format) && experts.cols % 256 == 0;
+    };
+    return s.stream_device.n_processors > 0 && n > k_max_stream_rows && n <= k_max_stream_tile_rows &&
+           are_fused(weights) && is_taken(weights.gate) && is_taken(weights.down);
+}
+
 // Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
 bool sorts_slots(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
     const bool is_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
-    return s.fixed || n > (is_packed ? k_max_few_rows : k_rows_together);
+    return s.fixed || n > (is_packed ? k_max_few_rows : k_rows_together) || takes_stream_tiles(s, weights, n);
 }
 
 // Converts n_blocks blocks of x to the halves that the weights need, unless `out` already has them.
@@ -204,6 +221,7 @@ Products products_of(const Alike& alike, bool by_tables) {
 // Multiplies packed weights, the rows of whole panels. input: null if no kernel of the operation reads it.
 void multiply_packed(cuda::Stream& s, const Products& products, const float* h, const Q8Block* input,
                      int64_t n, OtherRows& rows) {
+    if (linear_stream(s.stream, products, input, n, s.stream_device)) return;
     const bool is_many = takes_many(s, products, n);
     if (!is_many || !has_tile_kernel(s)) return linear(s.stream, products, input, n, is_many);
     if (!std::exchange(rows.are_in_tiles, true))
@@ -234,6 +252,7 @@ struct SlotInput {
     int64_t slots_a_row;
     Format halved = Format::count_;  // the format in `halves`; count_: none yet
     bool is_tiled = false;           // x is in `tiled`
+    bool is_of_last_launch = false;  // the last launch has made `quantized`, and waited for the slots' ids
 };
 
 // Returns whether slots in tiles are multiplied as halves.
@@ -246,9 +265,14 @@ const HalfBlock* halves_for(cuda::Stream& s, const Experts& experts, SlotInput& 
     return input.halves;
 }
 
+// Returns whether the stream kernel may multiply slots of packed experts.
+bool is_for_stream(const Slots& slots) {
+    return slots.tiles == nullptr || slots.tiles->size == k_stream_tile_slots;
+}
+
 // Returns whether the tile kernel multiplies slots of packed experts.
 bool takes_tile_kernel(const cuda::Stream& s, const Slots& slots) {
-    return slots.tiles != nullptr && has_tile_kernel(s);
+    return !is_for_stream(slots) && has_tile_kernel(s);
 }
 
 const HalfInputs& tiled_for(cuda::Stream& s, int64_t cols, SlotInput& input) {
@@ -277,7 +301,9 @@ void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, Slo
         project_tile(s.stream, experts, tiled_for(s, experts.cols, input), input.slots_a_row, *slots.tiles, y,
                      s.tile_size);
     } else if (experts.rows >= k_panel_rows) {
-        project(s.stream, experts, input.quantized, input.slots_a_row, slots, y, sums);
+        if (!input.is_of_last_launch ||
+            !project_stream(s.stream, experts, input.quantized, slots, y, sums, s.stream_device))
+            project(s.stream, experts, input.quantized, input.slots_a_row, slots, y, sums);
     }
     const Experts rest = rest_of(experts);
     if (rest.rows > 0)
@@ -290,13 +316,6 @@ bool adds_at_once(const ExpertViews& weights, const Slots& slots) {
     const Experts& down = weights.down;
     const bool is_taken = weights.down_is_packed ? down.rows % k_panel_rows == 0 : is_float(down.format);
     return slots.tiles == nullptr && is_taken;
-}
-
-// Returns whether gate, up, activation and the conversion for down are one kernel.
-bool are_fused(const ExpertViews& weights) {
-    return weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed &&
-           weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
-           weights.down.rows % k_panel_rows == 0;
 }
 
 // Computes the activation of gate h and up h of the slots' experts, in all forms that their down matrices need. The next kernel
@@ -312,8 +331,11 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
                       s.fast_work.tile_slots, s.tile_size);
         return;
     }
-    if (are_fused(call.weights))
-        return activate(s.stream, gate, up, input, call.n_used, slots, s.fast_work.quantized_slots);
+    Q8Block* quantized = s.fast_work.quantized_slots;
+    if (are_fused(call.weights) && is_for_stream(slots) &&
+        activate_stream(s.stream, gate, up, input, call.n_used, slots, quantized, s.stream_device))
+        return;
+    if (are_fused(call.weights)) return activate(s.stream, gate, up, input, call.n_used, slots, quantized);
     float* activated = s.work.activated;
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
         activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), call.n_used, *slots.tiles,
@@ -326,7 +348,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
         exact::activate(s.stream, activated, s.work.output, slots.n_slots * gate.rows, gate.activation);
     }
     if (call.weights.down_is_packed && !takes_tile_kernel(s, slots))
-        quantize(s.stream, activated, slots.n_slots, gate.rows, s.fast_work.quantized_slots);
+        quantize(s.stream, activated, slots.n_slots, gate.rows, quantized);
 }
 
 // Returns the slots; grouped in `tiles` if they are sorted by expert.
@@ -338,7 +360,11 @@ Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
     tiles = s.fast_work.tiles;
     // The kernels for F16, BF16 and FP8 take tiles of k_tile_inputs.
     const bool all_are_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
-    if (all_are_packed && has_tile_kernel(s)) tiles.size = tile_inputs(s.tile_size);
+    if (takes_stream_tiles(s, weights, call.n)) {
+        tiles.size = k_stream_tile_slots;
+    } else if (all_are_packed && has_tile_kernel(s)) {
+        tiles.size = tile_inputs(s.tile_size);
+    }
     tiles.most = most_expert_tiles(n_slots, weights.n_expert, tiles.size);
     group_slots(s.stream, call.ids, n_slots, weights.gate.places, weights.n_expert, tiles);
     return {call.ids, n_slots, &tiles};
@@ -371,7 +397,9 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
             if (!is_done) {
                 const Products products = products_of(take_alike(call.tasks, i, done), s.paths.two_tables);
                 if (norm.x != nullptr) {
-                    linear_norm(s.stream, products, std::exchange(norm, {}));
+                    const NormRow row = std::exchange(norm, {});
+                    if (!linear_norm_stream(s.stream, products, row, s.stream_device))
+                        linear_norm(s.stream, products, row);
                 } else {
                     multiply_packed(s, products, h, operation.input, n, other_rows);
                 }
@@ -430,6 +458,8 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
     SlotInput activated = {s.work.activated,         slots.n_slots,          s.fast_work.quantized_slots,
                            s.fast_work.halved_slots, s.fast_work.tile_slots, 1};
     activated.is_tiled = are_fused(call.weights) && takes_tile_kernel(s, slots);
+    activated.is_of_last_launch = are_fused(call.weights) && is_for_stream(slots) &&
+                                  (slots.tiles != nullptr || call.n <= k_max_stream_rows);
     if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);
     if (adds_at_once(call.weights, slots)) {
         const SlotSums sums = {call.gates, call.n_used, call.out, call.adds, s.fast_work.arrived};
@@ -467,12 +497,18 @@ bool reads_blocks(const cuda::Stream& s, const LinearCall& call) {
 
 bool reads_blocks(const cuda::Stream& s, const ExpertsCall& call) {
     if (!call.weights.gate_is_packed && !call.weights.up_is_packed) return false;
-    return !has_tile_kernel(s) || !sorts_slots(s, call.weights, call.n);
+    return !has_tile_kernel(s) || !sorts_slots(s, call.weights, call.n) ||
+           takes_stream_tiles(s, call.weights, call.n);
 }
 
 int64_t n_unpacked_weights(const backend::StepLimits& limits) {
     if (limits.n_rows < k_min_unpacked_rows) return 0;
     return std::min(k_max_unpacked, limits.hidden * limits.n_head * limits.head_dim);
+}
+
+int64_t most_stream_tiles(const backend::StepLimits& limits) {
+    const int64_t n_slots = std::min(limits.n_rows, k_max_stream_tile_rows) * limits.n_expert_used;
+    return most_expert_tiles(n_slots, limits.n_expert, k_stream_tile_slots);
 }
 
 int64_t n_chosen_places(const backend::StepLimits& limits) {

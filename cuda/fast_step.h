@@ -15,6 +15,8 @@ int64_t n_arrival_counters(const backend::StepLimits& limits);
 // Returns the number of FastWork::chosen entries and of FastWork::unpacked weights that its steps need.
 int64_t n_chosen_places(const backend::StepLimits& limits);
 int64_t n_unpacked_weights(const backend::StepLimits& limits);
+// Returns the number of tiles of slots that the stream kernel needs.
+int64_t most_stream_tiles(const backend::StepLimits& limits);
 
 // Returns whether the vendor's library multiplies the packed matrix, unpacked in FastWork::unpacked.
 bool is_unpacked(const cuda::Stream& stream, const backend::LinearTask& task, int64_t n);

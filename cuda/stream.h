@@ -15,6 +15,7 @@
 #include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
+#include "cuda/fast/stream_kernels.h"
 #include "cuda/fast/top_k.h"
 #include "cuda/operation_list.h"
 #include "cuda/records.h"
@@ -103,7 +104,8 @@ struct Stream : backend::Scratch {
     backend::StepLimits limits;
     int32_t n_processors = 0;
     fast::TileSize tile_size = fast::TileSize::small;
-    bool fixed = false;  // the same kernels and parts of the context for every batch
+    fast::StreamDevice stream_device;  // no processors: the path is off, or the device cannot take it
+    bool fixed = false;                // the same kernels and parts of the context for every batch
     LaunchPaths paths = {};
     std::unique_ptr<backend::Memory> memory;  // owns what the pointers of the next two point to
     Work work = {};

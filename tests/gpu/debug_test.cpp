@@ -22,7 +22,8 @@ TEST_CASE("MINIM_CUDA_DEBUG: each word takes one part away, others are refused b
 TEST_CASE("MINIM_CUDA_PATHS: each word enables one path, others are refused by name") {
     const cuda::LaunchPaths none = cuda::parse_launch_paths("");
     CHECK((!none.two_tables && !none.chosen_places && !none.dense_prompts && !none.tiles &&
-           !none.exchange_pieces));
+           !none.exchange_pieces && !none.stream));
+    CHECK(cuda::parse_launch_paths("stream").stream);
     CHECK(cuda::parse_launch_paths("exchange-pieces").exchange_pieces);
     const cuda::LaunchPaths one = cuda::parse_launch_paths("chosen-places");
     CHECK((!one.two_tables && one.chosen_places && !one.dense_prompts));

@@ -291,6 +291,25 @@ TEST_CASE("emulated threads: in all ways the tile kernel gives the same bits, in
     }
 }
 
+TEST_CASE(
+    "emulated threads: in all ways the stream kernel gives the same bits, also where its ring goes round") {
+    const SetLaunchPaths set("stream");
+    struct Case {
+        int64_t kilobytes;
+        Format format;
+        Shape shape;
+    };
+    for (const Case& c :
+         {Case{227, Format::iq4_ks, {768, 256, 9, 3}}, Case{99, Format::q8_0, {7 * 256, 256, 9, 1}}}) {
+        const SetSharedBytes shared(c.kilobytes << 10);
+        for (const int64_t n : {1, 3, 11}) {
+            if (n == (c.kilobytes == 99 ? 1 : 11)) continue;
+            INFO(traits(c.format).name << ", " << c.kilobytes << " KB, " << n << " rows");
+            check_all_ways([&] { return some_operations(c.shape, c.format, n); });
+        }
+    }
+}
+
 // A faulty count of blocks goes wrong seldom, so several orders are tried.
 TEST_CASE("emulated threads: whatever the order of the blocks, the operations give the same bits") {
     for (const Format format : {Format::q4_k, Format::bf16}) {

@@ -3,10 +3,12 @@
 // or launched before any other one.
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/session.h"
 #include "gpu/fixture.h"
+#include "gpu/launch_paths.h"
 #include "gpu/models.h"
 #include "gpu/recorder.h"
 #include "gpu/text_on_device.h"
@@ -201,6 +203,44 @@ TEST_CASE("launches: attention is prepared, computed, and joined if several bloc
     }
     Fixture deterministic(Arithmetic::deterministic);
     CHECK(launches_of_attention(deterministic, Format::f16, 1, 0) == 3);
+}
+
+TEST_CASE(
+    "launches: with the stream path, the four kernels of a layer that multiply weights are stream kernels") {
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    const SetLaunchPaths set("stream");
+    const auto model = open_on(path, {0}, Arithmetic::fast);
+    const int64_t n_layer = model->config().n_layer;
+    const Logger silent;
+    const auto stream_kernels_of = [&](const std::shared_ptr<const model::Model>& some, size_t n_rows) {
+        engine::SessionParams params;
+        params.n_context = 100;
+        engine::Session session(some, params, silent);
+        std::vector<float> logits(n_rows * static_cast<size_t>(some->config().n_vocab));
+        const int64_t launched = kernels_launched();
+        const int64_t together = kernels_together();
+        session.eval(some_ids(n_rows), true, logits, nullptr);
+        if (n_rows == 1) CHECK(kernels_launched() - launched == 8 * n_layer + 1);
+        return kernels_together() - together;
+    };
+    for (const size_t n_rows : {1, 4}) CHECK(stream_kernels_of(model, n_rows) == 4 * n_layer + 1);
+    CHECK(stream_kernels_of(model, 5) == 2 * n_layer);  // of the experts
+    CHECK(stream_kernels_of(open_on(path, {0}, Arithmetic::deterministic), 4) == 0);
+    const bool before = std::exchange(has_bulk_copies(), false);
+    CHECK(stream_kernels_of(open_on(path, {0}, Arithmetic::fast), 1) == 0);
+    has_bulk_copies() = before;
+}
+
+TEST_CASE("launches: with the stream path, recorded steps give the bits of steps that are launched") {
+    const SetLaunchPaths set("stream");
+    const auto model =
+        open_on(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf", {0}, Arithmetic::fast);
+    const int64_t n_repeats = records().n_repeats;
+    const std::vector<float> recorded = logits(model, Format::f16, 5, 1);
+    CHECK(records().n_repeats > n_repeats);
+    records().refuse = true;
+    CHECK(same_bits(recorded, logits(model, Format::f16, 5, 1)));
+    records().refuse = false;
 }
 
 TEST_CASE("launches: a layer of a decoding step takes eight") {

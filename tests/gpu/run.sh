@@ -219,6 +219,14 @@ if wants rows; then
     for format in IQ4_XS IQ5_K,IQ5_K,IQ6_K; do
         paths_apart "$format, 16 layers" 15 two-tables --layers 16 --vocab 32000 --experts-format "$format" -p 0 -n 64 -r 1
     done
+    for format in IQ4_XS IQ2_S; do
+        MINIM_CUDA_PATHS=stream by_operation "$format, 8 layers, stream" 20 --layers 8 --vocab 32000 --experts-format "$format" --parallel 1,4,8,64
+    done
+    step "stream kernel: its tests" 60 "$build/tests/gpu/gpu_test" "gpu stream*"
+    found 'passed|failed|skipped' 5
+    for format in IQ4_XS IQ2_S Q4_K Q8_0 IQ5_K,IQ5_K,IQ6_K; do
+        paths_apart "$format, 8 layers" 15 stream --layers 8 --vocab 32000 --experts-format "$format" -p 0 -n 128 -r 1
+    done
     paths_apart "IQ4_XS, 16 layers" 15 chosen-places --layers 16 --vocab 32000 --experts-format IQ4_XS -p 0 -n 64 -r 1
 fi
 if wants prompt; then
