@@ -212,7 +212,7 @@ namespace minim::cuda::fast {
 
 template <class Kernel>
 bool runs_together(const Grid&) {
-    return true;
+    return test::blocks_run_together();
 }
 
 template <class Kernel>

@@ -118,6 +118,12 @@ inline bool& has_bulk_copies() {
     return has;
 }
 
+// Whether all blocks of a grid can be on a device at once, of kernels that ask for it.
+inline bool& blocks_run_together() {
+    static bool run = true;
+    return run;
+}
+
 // Whether devices reach each other's memory.
 inline bool& reaches_peers() {
     static bool reaches = true;
