@@ -125,6 +125,12 @@ class ExactOperations : public CudaDevice {
 
     void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                       const ExpertWeights& weights, float* out) const override {
+        ExactOperations::observe_slots(scratch, h, n, ids, n_used, weights, own(scratch).work.activated, out);
+    }
+
+    bool observes_slots() const noexcept override { return true; }
+    void observe_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                       const ExpertWeights& weights, float* middle, float* out) const override {
         if (!has_table(scratch, weights)) return;
         Stream& s = own(scratch);
         const ExpertViews views(weights);
@@ -133,18 +139,12 @@ class ExactOperations : public CudaDevice {
             exact::slots(s.stream, experts, x, slots_a_row, ids, n * n_used, y, experts.rows);
         };
         launch(s, [&] {
-            multiply(views.gate, h, n_used, s.work.activated);
+            multiply(views.gate, h, n_used, middle);
             multiply(views.up, h, n_used, s.work.output);
-            exact::activate(s.stream, s.work.activated, s.work.output, n * n_used * weights.gate.rows,
+            exact::activate(s.stream, middle, s.work.output, n * n_used * weights.gate.rows,
                             weights.activation);
-            multiply(views.down, s.work.activated, 1, out);
+            multiply(views.down, middle, 1, out);
         });
-    }
-
-    bool observes_slots() const noexcept override { return false; }
-    void observe_slots(Scratch&, const float*, int64_t, const int32_t*, int64_t, const ExpertWeights&, float*,
-                       float*) const override {
-        fail_internal("{} does not observe slots", name());
     }
 
     void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,

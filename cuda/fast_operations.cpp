@@ -183,6 +183,14 @@ class FastOperations : public ExactOperations {
         ExactOperations::add_slots(scratch, out, gates, n, n_used, hidden, y);
     }
 
+    void observe_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                       const ExpertWeights& weights, float* middle, float* out) const override {
+        if (n == 0 || !has_table(scratch, weights)) return;
+        ExpertsCall call = {h, n, ids, n_used, ExpertViews(weights), nullptr, out, false};
+        call.middle = middle;
+        add(scratch, call);
+    }
+
   private:
     LaunchPaths paths() const noexcept override { return paths_; }
     // Lets the kernel of the choice post its rows as well, if it has not been launched yet.

@@ -318,6 +318,16 @@ bool adds_at_once(const ExpertViews& weights, const Slots& slots) {
     return slots.tiles == nullptr && is_taken;
 }
 
+// Returns whether gate, up, activation and the conversion for down are one kernel, which keeps no floats.
+bool is_fused(const ExpertsCall& call) {
+    return call.middle == nullptr && are_fused(call.weights);
+}
+
+// Returns where the inputs of `down` are as floats, unless the kernel is fused.
+float* activated_of(const cuda::Stream& s, const ExpertsCall& call) {
+    return call.middle != nullptr ? call.middle : s.work.activated;
+}
+
 // Computes the activation of gate h and up h of the slots' experts, in all forms that their down matrices need. The next kernel
 // begins only when the ids have been written: both kernels that activate slots for a few rows hold it back until then,
 // and exact kernels are not overtaken. For slots whose expert is not here, some forms are made from old contents of the
@@ -326,17 +336,17 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
     SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
-    if (are_fused(call.weights) && takes_tile_kernel(s, slots)) {
+    if (is_fused(call) && takes_tile_kernel(s, slots)) {
         activate_tile(s.stream, gate, up, tiled_for(s, gate.cols, rows), call.n_used, *slots.tiles,
                       s.fast_work.tile_slots, s.tile_size);
         return;
     }
     Q8Block* quantized = s.fast_work.quantized_slots;
-    if (are_fused(call.weights) && is_for_stream(slots) &&
+    if (is_fused(call) && is_for_stream(slots) &&
         activate_stream(s.stream, gate, up, input, call.n_used, slots, quantized, s.stream_device))
         return;
-    if (are_fused(call.weights)) return activate(s.stream, gate, up, input, call.n_used, slots, quantized);
-    float* activated = s.work.activated;
+    if (is_fused(call)) return activate(s.stream, gate, up, input, call.n_used, slots, quantized);
+    float* activated = activated_of(s, call);
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
         activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), call.n_used, *slots.tiles,
                            activated);
@@ -455,11 +465,11 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
     const Slots slots = slots_of(s, call, tiles);
     if (operation.quantizes) quantize(s.stream, call.h, call.n, call.weights.gate.cols, s.fast_work.input);
     activate_slots(s, call, operation.input, slots);
-    SlotInput activated = {s.work.activated,         slots.n_slots,          s.fast_work.quantized_slots,
+    SlotInput activated = {activated_of(s, call),    slots.n_slots,          s.fast_work.quantized_slots,
                            s.fast_work.halved_slots, s.fast_work.tile_slots, 1};
-    activated.is_tiled = are_fused(call.weights) && takes_tile_kernel(s, slots);
-    activated.is_of_last_launch = are_fused(call.weights) && is_for_stream(slots) &&
-                                  (slots.tiles != nullptr || call.n <= k_max_stream_rows);
+    activated.is_tiled = is_fused(call) && takes_tile_kernel(s, slots);
+    activated.is_of_last_launch =
+        is_fused(call) && is_for_stream(slots) && (slots.tiles != nullptr || call.n <= k_max_stream_rows);
     if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);
     if (adds_at_once(call.weights, slots)) {
         const SlotSums sums = {call.gates, call.n_used, call.out, call.adds, s.fast_work.arrived};
@@ -516,7 +526,7 @@ int64_t n_chosen_places(const backend::StepLimits& limits) {
 }
 
 bool reads_chosen(const cuda::Stream& s, const ExpertsCall& call) {
-    return s.fast_work.chosen != nullptr && are_fused(call.weights) && !sorts_slots(s, call.weights, call.n);
+    return s.fast_work.chosen != nullptr && is_fused(call) && !sorts_slots(s, call.weights, call.n);
 }
 
 int64_t n_arrival_counters(const backend::StepLimits& limits) {

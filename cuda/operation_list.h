@@ -67,6 +67,8 @@ struct ExpertsCall {
     bool adds;           // to out; not read without gates
     // The pass share_places() sets: the entries of the slots' experts, which the choice has copied; null: none.
     const backend::ExpertPlace* chosen = nullptr;
+    // Where the inputs of `down` are written before any rounding, [n * n_used, ff]; null: they are not wanted.
+    float* middle = nullptr;
 };
 
 // A turn of an exchange by pieces.

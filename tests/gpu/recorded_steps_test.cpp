@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that the CUDA backend records and repeats, with work recorded on the host.
+#include <algorithm>
+#include <cmath>
+
 #include "cuda/cuda_backend.h"
 #include "engine/generation.h"
+#include "engine/importance.h"
 #include "engine/session.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/recorder.h"
@@ -298,6 +302,63 @@ TEST_CASE("recorded steps: a cancelled one leaves nothing behind") {
         return out;
     }();
     CHECK(logits == expected);
+}
+
+TEST_CASE("recorded steps: an observer of inputs sees each step, and later steps are recorded again") {
+    const auto model = open(1);
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
+    const std::vector<int32_t> ids = some_ids(12, 60);
+    // Returns the logits of all tokens after a prompt, of which those from 4 to 8 are observed.
+    const auto watched = [&](const engine::Importance* importance) {
+        engine::Session session(model, params, silent);
+        session.eval(some_ids(60), false, {}, nullptr);
+        std::vector<float> all(ids.size() * n_vocab);
+        for (size_t i = 0; i < ids.size(); ++i) {
+            if (i == 4 && importance != nullptr) session.observe(importance->inputs());
+            if (i == 8) session.observe(nullptr);
+            const int64_t before = records().n_repeats;
+            session.eval(std::span(ids).subspan(i, 1), true, std::span(all).subspan(i * n_vocab, n_vocab),
+                         nullptr);
+            const bool is_observed = importance != nullptr && i >= 4 && i < 8;
+            if (records().refuse || is_observed) CHECK(records().n_repeats == before);
+        }
+        return all;
+    };
+    const engine::Importance recorded(model, {.chunk_size = 4});
+    const engine::Importance computed(model, {.chunk_size = 4});
+    std::vector<float> logits;
+    {
+        const SetRecords counted({});
+        logits = watched(&recorded);
+        CHECK(records().n_repeats > 0);
+        const int64_t n_observed = records().n_repeats;
+        const std::vector<float> unobserved = watched(nullptr);
+        // Observed experts are computed by other kernels, whose sums differ in the last bits.
+        CHECK(std::equal(unobserved.begin(), unobserved.begin() + 4 * std::ssize(unobserved) / 12,
+                         logits.begin()));
+        double largest = 0.0;
+        for (size_t i = 0; i < logits.size(); ++i)
+            largest = std::max(largest, std::fabs(static_cast<double>(logits[i] - unobserved[i])));
+        CHECK(largest < 1e-2);
+        CHECK(records().n_repeats > 2 * n_observed);
+    }
+    {
+        const SetRecords none({.refuse = true});
+        CHECK(watched(&computed) == logits);
+    }
+    const checkpoint::ImportanceData a = recorded.data();
+    const checkpoint::ImportanceData b = computed.data();
+    REQUIRE(a.entries.size() == b.entries.size());
+    for (size_t i = 0; i < a.entries.size(); ++i) {
+        INFO(a.entries[i].name);
+        CHECK(a.entries[i].counts == b.entries[i].counts);
+        CHECK(a.entries[i].sums == b.entries[i].sums);
+        CHECK(a.entries[i].in_max == b.entries[i].in_max);
+        CHECK(a.entries[i].out_norm == b.entries[i].out_norm);
+    }
 }
 
 }  // namespace minim::test
