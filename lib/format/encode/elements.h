@@ -9,6 +9,8 @@
 
 namespace minim::encoding {
 
+struct GridNeighbours;
+
 // One row for a kernel of an encoder.
 struct RowTask {
     const float* x;  // [n_columns], finite
@@ -18,6 +20,7 @@ struct RowTask {
     float* scratch;  // [row_scratch(n_columns)]
     float factor;    // NVFP4
     bool fast;
+    const GridNeighbours* near;  // of a codebook, for a fast search; null: all entries are compared
 };
 
 // Floats of scratch memory that a kernel may use for a row.

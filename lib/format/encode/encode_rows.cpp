@@ -7,6 +7,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "format/encode.h"
+#include "format/encode/grid_neighbours.h"
 #include "format/encode/kernels.h"
 #include "format/encode/weights.h"
 
@@ -76,6 +77,8 @@ void encode_with_search(const EncodeRows& job, int64_t row_size) {
     const encoding::RowKernel kernel = kernel_for(job.format);
     const std::vector<float> u = encoding::column_weights(
         job.importance, job.n_columns, traits(job.format).block_elems, encoding::k_min_weight);
+    const encoding::GridNeighbours* near =
+        job.effort == EncodeEffort::fast ? encoding::neighbours_of(job.format) : nullptr;
     std::vector<float> raised = u;
     std::vector<float> scratch(static_cast<size_t>(encoding::row_scratch(job.n_columns)));
     for (int64_t row = 0; row < job.n_rows; ++row) {
@@ -88,6 +91,7 @@ void encode_with_search(const EncodeRows& job, int64_t row_size) {
         task.scratch = scratch.data();
         task.factor = job.factor;
         task.fast = job.effort == EncodeEffort::fast;
+        task.near = near;
         const int64_t column = kernel(task);
         if (column == encoding::k_encoded) continue;
         fail(Status::invalid, "the weights of row {} from column {} are too large for the scales of {}", row,

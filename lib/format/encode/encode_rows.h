@@ -11,11 +11,11 @@
 namespace minim {
 
 // Increases with every change of the encoders that changes bytes.
-inline constexpr int32_t k_encoder_version = 1;
+inline constexpr int32_t k_encoder_version = 2;
 
 enum class EncodeEffort : uint8_t {
     full,
-    fast,  // fewer scales are tried: several times faster, a few per cent less exact
+    fast,  // fewer scales and codebook entries are tried: several times faster, a few per cent less exact
 };
 
 struct EncodeRows {

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "format/encode/elements.h"
+#include "format/encode/grid_neighbours.h"
 #include "format/grids.h"
 
 namespace minim::encoding {
@@ -104,6 +105,94 @@ void best_entries(const float* p, const float* q, int n, const float* scales, in
             best.q[k + i] = q[entry];
         }
     }
+}
+
+// The numbers of the patterns nearest to x / s - shift, for each lane's scale s.
+template <class V, int dims>
+typename V::F32 patterns_of(const GridNeighbours& near, const float* x, float shift, typename V::F32 s) {
+    // Scales of the smallest numbers have no finite inverse.
+    const auto inverse = V::min(V::div(V::all(1.0F), s), V::all(3e38F));
+    const auto n_levels = V::all(near.last_level + 1.0F);
+    const auto last = V::all(near.last_level);
+    const auto factor = V::mul(inverse, V::all(near.levels_per_unit));
+    const auto offset = V::all((shift + near.lowest) * near.levels_per_unit);
+    auto pattern = V::all(0.0F);
+    for (int i = dims - 1; i >= 0; --i) {
+        const auto t = V::sub(V::mul(V::all(x[i]), factor), offset);
+        const auto level = V::round(V::min(V::max(t, V::all(0.0F)), last));
+        pattern = V::add(V::mul(pattern, n_levels), level);
+    }
+    return pattern;
+}
+
+// The best of some entries for each lane's scale.
+template <class V>
+struct NearEntries {
+    typename V::F32 cost;  // s q - 2 p
+    typename V::F32 p;
+    typename V::F32 q;
+    typename V::F32 index;
+
+    void compare(typename V::F32 s, typename V::F32 p_, typename V::F32 q_, typename V::F32 index_) {
+        const auto cost_ = V::sub(V::mul(s, q_), V::add(p_, p_));
+        p = V::if_less(cost_, cost, p_, p);
+        q = V::if_less(cost_, cost, q_, q);
+        index = V::if_less(cost_, cost, index_, index);
+        cost = V::min(cost_, cost);
+    }
+    void store(Candidates& to, int32_t first_index) const {
+        float indices[8];
+        V::store(to.p, p);
+        V::store(to.q, q);
+        V::store(indices, index);
+        for (int k = 0; k < 8; ++k) to.index[k] = static_cast<int32_t>(indices[k]) + first_index;
+    }
+};
+
+// Finds the best of the entries near a group of elements for each lane's scale s: `as_is`, and `flipped`, with one sign that is wrong.
+template <class V, int n, int dims>
+void near_entries(const Columns<n, dims>& columns, const GridNeighbours& near, const float* x, const float* u,
+                  const float* ux, typename V::F32 s, NearEntries<V>& as_is, NearEntries<V>& flipped) {
+    const auto pattern = patterns_of<V, dims>(near, x, 0.0F, s);
+    const auto zero = V::all(0.0F);
+    as_is = flipped = {V::all(3e38F), zero, zero, zero};
+    for (int k = 0; k < k_neighbours; ++k) {
+        const auto index = V::lookup(near.entries + k * near.n_patterns, pattern);
+        auto p = zero;
+        auto q = zero;
+        auto cheapest = V::all(3e38F);
+        for (int i = 0; i < dims; ++i) {
+            const auto g = V::lookup(columns.value[i], index);
+            const auto term = V::mul(V::all(ux[i]), g);
+            p = V::add(p, term);
+            q = V::add(q, V::mul(V::mul(V::all(u[i]), g), g));
+            cheapest = V::min(cheapest, term);
+        }
+        as_is.compare(s, p, q, index);
+        flipped.compare(s, V::sub(p, V::add(cheapest, cheapest)), q, index);
+    }
+}
+
+// The same for entries with signs, to all values of which `shift` is added. They are looked for with two shifts, so fewer are compared.
+template <class V, int n, int dims>
+NearEntries<V> near_shifted_entries(const Columns<n, dims>& columns, const GridNeighbours& near,
+                                    const float* x, const float* u, const float* ux, float shift,
+                                    typename V::F32 s) {
+    const auto pattern = patterns_of<V, dims>(near, x, shift, s);
+    const auto zero = V::all(0.0F);
+    NearEntries<V> best = {V::all(3e38F), zero, zero, zero};
+    for (int k = 0; k < k_shifted_neighbours; ++k) {
+        const auto index = V::lookup(near.entries + k * near.n_patterns, pattern);
+        auto p = zero;
+        auto q = zero;
+        for (int i = 0; i < dims; ++i) {
+            const auto g = V::add(V::lookup(columns.value[i], index), V::all(shift));
+            p = V::add(p, V::mul(V::all(ux[i]), g));
+            q = V::add(q, V::mul(V::mul(V::all(u[i]), g), g));
+        }
+        best.compare(s, p, q, index);
+    }
+    return best;
 }
 
 // The best candidate of a group for each lane's scale.

@@ -102,11 +102,27 @@ MINIM_HOST_DEVICE uint32_t signs_of_eight(const float* x) {
     return signs;
 }
 
+// Fills in the candidates of a group for 8 scales: entries near its magnitudes. `lists`: [GridBlock::k_lists].
+template <class V, class G>
+void find_near_candidates(const GridNeighbours& near, const float* magnitude, const float* u, const float* ux,
+                          const float* scales, bool is_odd, Candidates* lists) {
+    NearEntries<V> as_is;
+    NearEntries<V> flipped;
+    near_entries<V>(G::columns, near, magnitude, u, ux, V::load(scales), as_is, flipped);
+    if constexpr (G::signs == Signs::even_of_pair) {
+        as_is.store(lists[0], 0);
+        if (is_odd) flipped.store(lists[1], 0);
+    } else {
+        (is_odd ? flipped : as_is).store(lists[0], 0);
+    }
+}
+
 // Fills in the candidates of a block of 256 elements, and for each part the scale that suits it best.
 template <class V, class G>
-void search_grid_block(const float* x, const float* u, bool fast, GridBlock<V, G>& block, float* s) {
-    const float* fractions = fast ? k_grid_fractions_fast : k_grid_fractions;
-    block.n_candidates = fast ? 8 : 16;
+void search_grid_block(const float* x, const float* u, const GridNeighbours* near, GridBlock<V, G>& block,
+                       float* s) {
+    const float* fractions = near != nullptr ? k_grid_fractions_fast : k_grid_fractions;
+    block.n_candidates = near != nullptr ? 8 : 16;
     for (int part = 0; part < G::n_parts; ++part) {
         const int first = part * G::groups_of_part;
         constexpr int size = G::groups_of_part * G::dims;
@@ -118,12 +134,19 @@ void search_grid_block(const float* x, const float* u, bool fast, GridBlock<V, G
         scales[last] = peak > 0.0F ? peak / G::constant_magnitude : 1.0F;
         for (int g = first; g < first + G::groups_of_part; ++g) {
             const float* of_group = x + g * G::dims;
+            float magnitude[G::dims];
             float ux[G::dims];
-            for (int i = 0; i < G::dims; ++i) ux[i] = u[g * G::dims + i] * __builtin_fabsf(of_group[i]);
+            for (int i = 0; i < G::dims; ++i) magnitude[i] = __builtin_fabsf(of_group[i]);
+            multiply(u + g * G::dims, magnitude, G::dims, ux);
             block.is_odd[g] = false;
             if constexpr (G::signs != Signs::all) {
                 const int byte = g * G::dims / 8;
                 block.is_odd[g] = is_odd_byte(signs_of_eight(x + 8 * byte));
+            }
+            if (near != nullptr) {
+                find_near_candidates<V, G>(*near, magnitude, u + g * G::dims, ux, scales, block.is_odd[g],
+                                           block.candidates[g]);
+                continue;
             }
             alignas(32) float p[G::n_entries];
             alignas(32) float q[G::n_entries];
@@ -277,7 +300,7 @@ int64_t encode_grid_blocks(const RowTask& row) {
         if (__builtin_fabsf(signed_peak_of(x, 256)) > 65504.0F * 64.0F * 64.0F) return at;
         GridBlock<V, G> block;
         float s[G::n_parts];
-        search_grid_block<V, G>(x, u, row.fast, block, s);
+        search_grid_block<V, G>(x, u, row.near, block, s);
         const float first_variant[G::n_parts] = {};
         float l[G::n_parts];
         float variant[G::n_parts];

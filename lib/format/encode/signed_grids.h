@@ -16,8 +16,8 @@ namespace minim::encoding {
 
 inline constexpr int k_signed_entries = 2048;
 
-// Fractions of the scale that puts the largest element on 1 + 1/8. More of them, or fewer with fast effort, would change little: most of
-// the time is that of sums_of_shifted, and block_scales.h fits the scales.
+// Fractions of the scale that puts the largest element on 1 + 1/8. More of them would change little: with full effort most of the time is
+// that of sums_of_shifted, and block_scales.h fits the scales.
 inline constexpr int k_signed_scales = 8;
 inline constexpr float k_signed_fractions[k_signed_scales] = {0.32F, 0.40F, 0.48F, 0.56F,
                                                               0.65F, 0.75F, 0.88F, 1.00F};
@@ -74,9 +74,26 @@ struct SignedBlock {
     }
 };
 
+// Fills in the candidates of a group for k_signed_scales scales: entries near its elements.
 template <class V, bool shift_by_group>
-void search_signed_block(const float* x, const float* u, SignedBlock<V, shift_by_group>& block, float* s,
-                         float* variant) {
+void find_near_shifted(const GridNeighbours& near, const float* x, const float* u, const float* ux,
+                       typename V::F32 s, Candidates* lists) {
+    const auto find = [&](float shift) {
+        return near_shifted_entries<V>(k_iq1s_columns, near, x, u, ux, shift, s);
+    };
+    NearEntries<V> up = find(k_iq1_shift);
+    NearEntries<V> down = find(-k_iq1_shift);
+    if constexpr (shift_by_group) {
+        up.compare(s, down.p, down.q, V::add(down.index, V::all(k_signed_entries)));
+    } else {
+        down.store(lists[1], k_signed_entries);
+    }
+    up.store(lists[0], 0);
+}
+
+template <class V, bool shift_by_group>
+void search_signed_block(const float* x, const float* u, const GridNeighbours* near,
+                         SignedBlock<V, shift_by_group>& block, float* s, float* variant) {
     using Block = SignedBlock<V, shift_by_group>;
     for (int part = 0; part < Block::k_parts; ++part) {
         constexpr int size = 8 * Block::k_groups;
@@ -88,6 +105,11 @@ void search_signed_block(const float* x, const float* u, SignedBlock<V, shift_by
         for (int g = part * Block::k_groups; g < (part + 1) * Block::k_groups; ++g) {
             float ux[8];
             multiply(u + 8 * g, x + 8 * g, 8, ux);
+            if (near != nullptr) {
+                find_near_shifted<V, shift_by_group>(*near, x + 8 * g, u + 8 * g, ux, V::load(scales),
+                                                     block.candidates[g]);
+                continue;
+            }
             alignas(32) float p[2 * k_signed_entries];
             alignas(32) float q[2 * k_signed_entries];
             sums_of_shifted<V>(u + 8 * g, ux, p, q);
@@ -170,7 +192,7 @@ int64_t encode_signed_blocks(const RowTask& row) {
         Block block;
         float s[Block::k_parts];
         float first_variant[Block::k_parts];
-        search_signed_block<V, shift_by_group>(x, u, block, s, first_variant);
+        search_signed_block<V, shift_by_group>(x, u, row.near, block, s, first_variant);
         float l[Block::k_parts];
         float variant[Block::k_parts];
         float spare[2 * Block::k_parts];

@@ -233,11 +233,13 @@ TEST_CASE("zeros decode to zeros, and the smallest and largest weights to finite
         if (format == Format::q4_1 || format == Format::q5_1) {
             for (size_t i = 1536; i < 2048; ++i) x[i] *= 0.5F;
         }
-        const std::vector<float> y =
-            decoded_rows(format, encoded(format, x, 512, nullptr), 512, factor_of(format, x));
-        CHECK(std::all_of(y.begin(), y.begin() + 512, [](float weight) { return weight == 0.0F; }));
-        CHECK(std::all_of(y.begin(), y.end(), [](float weight) { return std::isfinite(weight); }));
-        CHECK(std::any_of(y.begin() + 1536, y.end(), [](float weight) { return weight != 0.0F; }));
+        for (const EncodeEffort effort : {EncodeEffort::full, EncodeEffort::fast}) {
+            const std::vector<float> y =
+                decoded_rows(format, encoded(format, x, 512, nullptr, effort), 512, factor_of(format, x));
+            CHECK(std::all_of(y.begin(), y.begin() + 512, [](float weight) { return weight == 0.0F; }));
+            CHECK(std::all_of(y.begin(), y.end(), [](float weight) { return std::isfinite(weight); }));
+            CHECK(std::any_of(y.begin() + 1536, y.end(), [](float weight) { return weight != 0.0F; }));
+        }
     }
     // Formats whose scales have the range of F32.
     for (size_t i = 0; i < 512; ++i)
