@@ -73,14 +73,15 @@ struct Ring {
 
     MINIM_DEVICE std::byte* place(const RingPosition& at) const { return slots + at.slot * slot_bytes; }
 
-    // One thread of the block, before a sync().
+    // All threads of the block, of which there are as many as slots or more, call it before a sync(): one thread would wait for a fence
+    // behind each barrier.
     template <class T>
     MINIM_DEVICE void start(T& t, int n_consumers) const {
-        for (int i = 0; i < n_slots; ++i) {
-            t.bar_start(full + i, 1);
-            t.bar_start(empty + i, n_consumers);
-            t.bar_frees(empty + i, slots + i * slot_bytes, slot_bytes);
-        }
+        const int i = t.index();
+        if (i >= n_slots) return;
+        t.bar_start(full + i, 1);
+        t.bar_start(empty + i, n_consumers);
+        t.bar_frees(empty + i, slots + i * slot_bytes, slot_bytes);
     }
 
     // Loads `bytes` of the units of each of two panels, once the slot is empty, and `header_bytes` of row headers; both multiples of 16.

@@ -83,7 +83,7 @@ struct StreamProductsKernel {
         // one begin only after that.
         if (call.kind == StreamKind::activate) t.wait_for_inputs();
         t.let_next_begin();
-        if (t.index() == 0) Roles::start_barriers(t, memory);
+        Roles::start_barriers(t, memory);
         if (call.kind != StreamKind::rows) put_places(t);
         t.sync();
         if (t.index() < Roles::k_consumer_threads) {

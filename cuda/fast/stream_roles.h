@@ -100,14 +100,13 @@ struct StreamRoles {
         return reinterpret_cast<float*>(t.shared() + StreamMemory::k_sums_at) + item % 2 * k_buffer_floats;
     }
 
-    // One thread of the block, before a sync().
+    // All threads of the block call it before a sync().
     template <class T>
     MINIM_DEVICE static void start_barriers(T& t, const StreamMemory& memory) {
         ring_of(t, memory).start(t, k_consumers);
-        for (int b = 0; b < 2; ++b) {
-            t.bar_start(sums_full(t, memory) + b, k_consumers);
-            t.bar_start(sums_free(t, memory) + b, 1);
-        }
+        if (t.index() >= 2) return;
+        t.bar_start(sums_full(t, memory) + t.index(), k_consumers);
+        t.bar_start(sums_free(t, memory) + t.index(), 1);
     }
 
     // A thread of the consumers, through all items.

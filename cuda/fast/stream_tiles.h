@@ -77,7 +77,7 @@ struct StreamTilesKernel {
     template <class T>
     MINIM_DEVICE void run(T& t) const {
         t.wait_for_inputs();
-        if (t.index() == 0) Roles::start_barriers(t, memory);
+        Roles::start_barriers(t, memory);
         copy_table<P>(t, k_threads, t.shared() + memory.table_at);
         t.sync();
         const int n_all = n_runs();

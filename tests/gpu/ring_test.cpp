@@ -53,8 +53,7 @@ struct RingReading {
     void run(T& t, const std::byte* weights, uint32_t* sums) const {
         auto* bars = reinterpret_cast<fast::Bar*>(t.shared() + n_slots * k_slot_bytes);
         const fast::Ring ring = {t.shared(), bars, bars + n_slots, n_slots, k_slot_bytes};
-        if (t.index() == 0)
-            ring.start(t, fault == RingFault::consumer_too_few ? k_consumers - 1 : k_consumers);
+        ring.start(t, fault == RingFault::consumer_too_few ? k_consumers - 1 : k_consumers);
         t.sync();
         t.wait_for_inputs();
         if (t.index() == 32 * k_consumers) load<fault>(t, ring, weights);
