@@ -93,8 +93,9 @@ void ForwardPass::refuse_observing() const {
         fail(Status::unsupported, "importance data is not collected by several ranks yet: use one device");
     for (const Stage& stage : ranks_.front()->stages()) {
         if (stage.cache_bytes > 0)
-            fail_on_device(stage.backend->name(), Status::unsupported,
-                           "importance data is not collected with a cache of experts yet");
+            fail_on_device(
+                stage.backend->name(), Status::unsupported,
+                "importance data is not collected with a cache of experts yet: use --expert-cache 0");
         for (int64_t layer = -1; layer < stage.n_layer; ++layer) {
             const backend::Backend& device = layer < 0 ? *stage.backend : *stage.experts_of(layer);
             if (!device.observes_slots())

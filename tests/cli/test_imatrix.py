@@ -52,6 +52,20 @@ class Imatrix(unittest.TestCase):
                              {key: stored[key] for key in ("format", "datasets", "chunks", "chunk_size")})
             self.assert_close(got, stored, 2e-3)
 
+    def test_devices_give_the_data_of_the_cpu(self):
+        simulated = {**os.environ, "MINIM_PLUGIN_PATH": os.environ["MINIM_SIM_FOLDER"], "MINIM_SIM": "devices=2 memory=512"}
+        for number, model in enumerate((Q8_0, DATA / "models" / "minim-tiny-m3")):
+            given = ("-m", model, "-f", TEXT, "--chunk", 64, "--chunks", 2)
+            expected, out = self.folder / f"cpu{number}.gguf", self.folder / f"sim{number}.gguf"
+            self.ok(*given, "-o", expected)
+            for where in (("--device", "sim:0"), ("--device", "sim:0,sim:1", "-ub", 7), ("--device", "sim:0", "--cpu-moe")):
+                done = run("imatrix", *given, *where, "-o", out, env=simulated)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(out.read_bytes(), expected.read_bytes())
+        done = run("imatrix", *given, "--device", "sim:0", "--expert-cache", "1MiB", "-o", out, env=simulated)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not collected with a cache of experts yet: use --expert-cache 0", errors_of(done)[0])
+
     def test_show_prints_one_object_or_a_table(self):
         data = shown(STORED / "small.gguf")
         self.assertEqual(set(data), {"format", "datasets", "chunks", "chunk_size", "tensors"})

@@ -2,6 +2,10 @@
 // Tests that importance data is the same wherever the model lies, and that devices which cannot show their inputs are named.
 #include "engine/importance.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "placement/backends.h"
 #include "sim/devices.h"
 #include "sim/expert_caches.h"
@@ -55,6 +59,26 @@ TEST_CASE("importance data of devices is that of the CPU, wherever the experts a
     check_on(machine_of(two), {.shares = {1, 1}});
     check_on(machine_of(two), {.shares = {1, 1}, .n_host_experts = 3});
     check_on(machine_of({devices[0]}, {devices[1]}), {.overrides = R"(blk\.(1|5)\..*exps=sim:1)"});
+}
+
+TEST_CASE("importance data of M3 on devices is that of the CPU") {
+    const std::string path = MINIM_TEST_DATA "/models/minim-tiny-m3";
+    const std::vector<int32_t> ids = some_ids(150);
+    const auto on_cpu = importance_of(model_placed(machine_of({cpu_backend()}), {}, {}, path), ids, 150);
+    const auto has = [&](const std::string& name) {
+        return std::ranges::any_of(on_cpu.entries, [&](const auto& entry) { return entry.name == name; });
+    };
+    for (const char* name :
+         {"blk.0.ffn_down.weight", "blk.3.ffn_down_shexp.weight", "blk.3.indexer.q_proj.weight"})
+        CHECK(has(name));
+    const Devices devices = make_devices(2);
+    const Backends two = {devices[0], devices[1]};
+    for (const placement::Request& request :
+         {placement::Request{.shares = {1, 1}}, placement::Request{.shares = {1, 1}, .n_host_experts = 2}}) {
+        const auto model = model_placed(machine_of(two), request, {}, path);
+        INFO(to_string(model->placement()));
+        for (const int64_t n_ubatch : {150, 1}) check_equal(importance_of(model, ids, n_ubatch), on_cpu);
+    }
 }
 
 TEST_CASE("a device that cannot show its inputs is named") {
