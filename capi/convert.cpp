@@ -114,8 +114,8 @@ convert::Options options_of(const char* source, const char* output, const minim_
     options.output = output;
     set_target(p, options);
     options.types.rules = texts_of(p.rules, p.n_rules, "rules");
-    options.types.output_type = type_or_none(p.output_type, "output_type");
-    options.types.embedding_type = type_or_none(p.embedding_type, "embedding_type");
+    options.types.output_type = type_or_none(p.output_type, "output_type (--output-tensor-type)");
+    options.types.embedding_type = type_or_none(p.embedding_type, "embedding_type (--token-embedding-type)");
     options.types.keeps_output = flag(p.keep_output, "keep_output");
     options.types.is_pure = flag(p.pure, "pure");
     options.types.allows_requantize = flag(p.allow_requantize, "allow_requantize");

@@ -59,13 +59,17 @@ void drop_unfinished_line(const std::string& path) {
 // Reads the results of earlier runs, and appends those of this one.
 class Results {
   public:
-    // path "": nothing is read or written.
-    explicit Results(const std::string& path) : path_(path) {
+    // path "": nothing is read or written. score: how questions are scored; throws INVALID if the file has results of another way.
+    Results(const std::string& path, const std::string& score) : path_(path), score_(score) {
         std::error_code error;
         if (path.empty()) return;
         if (std::filesystem::exists(path, error)) {
             drop_unfinished_line(path);
             for_each_json_line(path, [&](const nlohmann::json& line, const std::string&) {
+                if (const std::string of_line = line.value("score", score_); of_line != score_)
+                    fail(MINIM_E_INVALID,
+                         fmt::format("'{}' has results of --score {}: name another file for --score {}",
+                                     path_, of_line, score_));
                 Outcome one;
                 one.category = line.at("category").is_null() ? "" : line.at("category").get<std::string>();
                 one.is_right = line.at("correct").get<bool>();
@@ -90,6 +94,7 @@ class Results {
                      {"answer", letter_of(question.answer)},
                      {"chosen", chosen < 0 ? Json() : Json(letter_of(chosen))},
                      {"correct", chosen == question.answer},
+                     {"score", score_},
                      {key, scores_or_text}};
         file_ << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
         check();
@@ -101,6 +106,7 @@ class Results {
     }
 
     const std::string path_;
+    const std::string score_;
     std::map<std::string, Outcome> earlier_;
     std::ofstream file_;
 };
@@ -364,14 +370,17 @@ Work work_of(const Options& options, const Results& results) {
              fmt::format(
                  "'{}' has no questions{}", options.files.front(),
                  options.category.empty() ? "" : fmt::format(" of the category '{}'", options.category)));
-    if (!options.shots_file.empty()) work.shots = read_questions(options.shots_file);
+    if (options.shots_file.empty()) return work;
+    work.shots = read_questions(options.shots_file);
+    if (work.shots.empty())
+        fail(MINIM_E_INVALID, fmt::format("--shots: '{}' has no questions", options.shots_file));
     return work;
 }
 
 }  // namespace
 
 void eval_choice(const Options& options, const minim::Cancel& cancel) {
-    Results results(options.output_file);
+    Results results(options.output_file, options.score);
     Work work = work_of(options, results);
     if (!work.outcomes.empty())
         print_note(fmt::format("minim: {} of {} questions are in '{}' already\n", work.outcomes.size(),

@@ -30,6 +30,7 @@ constexpr Word k_progress[] = {{"auto", 0}, {"json", 1}, {"none", 2}};
 
 // Adds the rules of a file, which are between white space. A # begins a comment, which ends with the line.
 void add_rules_of_file(Options& options, const Value& value) {
+    const size_t n_before = options.type_rules.size();
     const std::string text = file_text(value);
     for (size_t at = 0; at < text.size();) {
         if (text[at] == '#') {
@@ -42,10 +43,13 @@ void add_rules_of_file(Options& options, const Value& value) {
             at = end;
         }
     }
+    if (options.type_rules.size() == n_before)
+        throw UsageError(fmt::format("{}: the file '{}' has no rules", value.option, value.text));
 }
 
 // Adds the rules of a list P=T,P=T of ik_llama.cpp. A comma before the = is part of a pattern.
 void add_rules_of_list(Options& options, const Value& value) {
+    const size_t n_before = options.type_rules.size();
     std::string rule;
     for (size_t at = 0; at <= value.text.size();) {
         const size_t end = std::min(value.text.find(',', at), value.text.size());
@@ -61,6 +65,7 @@ void add_rules_of_list(Options& options, const Value& value) {
             rule += ',';
         }
     }
+    if (options.type_rules.size() == n_before) refuse_value(value, "has no rules");
 }
 
 // Reads N, NK, NM or NG, in powers of 1000 as llama-gguf-split.
@@ -99,6 +104,18 @@ void add_metadata_file(Options& options, const Value& value) {
     options.metadata_texts.push_back(value.text.substr(0, equals + 1) + file_text(file));
 }
 
+bool is_number(std::string_view text, bool is_whole) {
+    const char* const last = text.data() + text.size();
+    int64_t whole = 0;
+    uint64_t large = 0;
+    double real = 0.0;
+    const auto reads = [&](auto& number) {
+        const auto [end, error] = std::from_chars(text.data(), last, number);
+        return error == std::errc() && end == last;
+    };
+    return reads(whole) || reads(large) || (!is_whole && reads(real));
+}
+
 // Reads KEY=TYPE:VALUE of llama.cpp. A key that is there keeps its own type.
 void add_override(Options& options, const Value& value) {
     check_key_value(value);
@@ -110,9 +127,14 @@ void add_override(Options& options, const Value& value) {
     std::string text = value.text.substr(colon + 1);
     if (type == "str") {
         options.metadata_texts.push_back(key + text);
-    } else if (type == "int" || type == "bool") {
+    } else if (type == "bool") {
+        if (text != "true" && text != "false") refuse_value(value, "is neither bool:true nor bool:false");
+        options.metadata.push_back(key + text);
+    } else if (type == "int") {
+        if (!is_number(text, true)) refuse_value(value, "has no whole number behind int:");
         options.metadata.push_back(key + text);
     } else if (type == "float") {
+        if (!is_number(text, false)) refuse_value(value, "has no number behind float:");
         if (text.find_first_not_of("+-0123456789") == std::string::npos) text += ".0";  // else an integer
         options.metadata.push_back(key + text);
     } else {
@@ -167,7 +189,10 @@ constexpr Row k_convert_rows[] = {
      "fast: fewer scales are tried; several times faster, with slightly larger errors",
      [](Options& o, const Value& v) { o.is_fast = v.integer == 1; }},
     {"--name", "", any_text("TEXT"), k_conversions, "the source's", "general.name",
-     set<&Options::general_name>},
+     [](Options& o, const Value& v) {
+         if (v.text.empty()) refuse_value(v, "is no name: --unset general.name removes it");
+         o.general_name = v.text;
+     }},
     {"--set", "", text("KEY=VALUE"), k_conversions, "",
      "set a metadata key, which keeps its type; of a new one the type is deduced, or said: KEY=u32:5; may be "
      "repeated",

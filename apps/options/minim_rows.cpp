@@ -138,7 +138,7 @@ constexpr Row k_minim_rows[] = {
      "also this machine: its kernels and devices against plain code, and its storage",
      set<&Options::checks_machine>},
     {"--sums", "", text("FILE"), k_check, "", "compare the files with these sums, as sha256sum writes them",
-     [](Options& o, const Value& v) { o.sums = file_text(v); }},
+     [](Options& o, const Value& v) { o.sums = text_in_file(v); }},
     {"--write-sums", "", text("FILE"), k_check, "", "write the sums of the files, as sha256sum does",
      set<&Options::sums_output>},
     {"--reference", "", text("MODEL"), k_check, "",
@@ -151,7 +151,7 @@ constexpr Row k_minim_rows[] = {
      "write what the model computes for a built-in text, for --answers on another machine",
      set<&Options::record_output>},
     {"--answers", "", text("FILE"), k_check, "", "compare what the model computes with such a record",
-     [](Options& o, const Value& v) { o.known_answers = file_text(v); }},
+     [](Options& o, const Value& v) { o.known_answers = text_in_file(v); }},
     {"--json", "", flag(), k_plan | k_conversions | k_check | bit(Command::options) | k_reports, "",
      "print one JSON object", set<&Options::prints_json>},
 };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -129,6 +131,14 @@ void complete_formats(Options& options) {
     if (options.v_format == MINIM_KV_AUTO) options.v_format = options.kv_format;
 }
 
+// Notes the options of a list that do not matter, because of something else.
+void note_unused(Options& options, const std::vector<Given>& given, std::span<const std::string_view> names,
+                 std::string_view why) {
+    for (const std::string_view name : names)
+        if (const Given* one = find_given(given, name))
+            options.notes.push_back(fmt::format("{} has no effect: {}", one->spelling, why));
+}
+
 void check_imatrix(const Options& options) {
     const bool has_text = options.text || !options.text_file.empty();
     if (!options.shown_file.empty()) {
@@ -136,6 +146,7 @@ void check_imatrix(const Options& options) {
             throw UsageError("--show excludes -m, --in-file and -o");
         return;
     }
+    if (options.prints_json) throw UsageError("--json needs --show: the file to describe");
     if (options.output_file.empty()) throw UsageError("-o is required: the file to write");
     if (options.model.empty() && (has_text || !options.samples_file.empty() || options.in_files.empty()))
         throw UsageError("-m is required: the model that computes the text");
@@ -151,13 +162,44 @@ void check_imatrix(const Options& options) {
         throw UsageError("--resume excludes --in-file: merge the files afterwards");
 }
 
-// What an option says that another one makes useless.
-void note_unused_text(Options& options, const std::vector<Given>& given) {
-    if (options.command != Command::eval_kl || options.reference_logits.empty()) return;
-    for (const std::string_view name : {"--prompt", "--file", "--chunk"})
-        if (const Given* one = find_given(given, name))
-            options.notes.push_back(
-                fmt::format("{} has no effect: the file of --reference has the text", one->spelling));
+// Notes what an option says that another one makes useless.
+void note_unused_of_command(Options& options, const std::vector<Given>& given) {
+    static constexpr std::string_view k_text[] = {"--prompt", "--file", "--chunk"};
+    static constexpr std::string_view k_saved[] = {"--compact", "--all"};
+    static constexpr std::string_view k_answered[] = {"--predict", "--temp", "--seed", "--reasoning-budget",
+                                                      "--chat-template-kwargs"};
+    static constexpr std::string_view k_collected[] = {"--chunks", "--process-output", "--resume",
+                                                       "--save-frequency", "--specials"};
+    static constexpr std::string_view k_not_shown[] = {
+        "--prompt",         "--file",           "--samples", "--chunk",    "--chunks",
+        "--process-output", "--save-frequency", "--resume",  "--specials", "--output-format"};
+    if (options.command == Command::eval_kl && !options.reference_logits.empty()) {
+        note_unused(options, given, k_text, "the file of --reference has the text");
+        note_unused(options, given, k_saved, "the file of --reference is read, not written");
+    }
+    if (options.command == Command::eval_choice && options.score != "generate")
+        note_unused(options, given, k_answered,
+                    fmt::format("--score {} generates no answers", options.score));
+    if (options.command != Command::imatrix) return;
+    if (!options.shown_file.empty()) {
+        note_unused(options, given, k_not_shown, "--show prints what a file has");
+    } else if (options.model.empty()) {
+        note_unused(options, given, k_collected, "without -m files are merged, and nothing is collected");
+    }
+}
+
+// Options that choose among what another option gives.
+void check_needed(const Options& options, const std::vector<Given>& given) {
+    const auto need = [&](std::string_view name, bool has_needed, std::string_view needed) {
+        const Given* one = find_given(given, name);
+        if (one != nullptr && !has_needed)
+            throw UsageError(fmt::format("{} needs {}", one->spelling, needed));
+    };
+    for (const std::string_view name : {"--include-weights", "--exclude-weights"})
+        need(name, !options.imatrix.empty(), "--imatrix: the importance data that it is about");
+    need("--no-tensor-first-split", options.part_bytes > 0 || options.part_tensors > 0,
+         "--split-max-size or --split-max-tensors: the size of the other parts");
+    need("--n-shots", !options.shots_file.empty(), "--shots: the file of worked examples");
 }
 
 void check(const Options& options, const std::vector<Given>& given) {
@@ -168,6 +210,7 @@ void check(const Options& options, const std::vector<Given>& given) {
                              ? "two files are required: minim eval compare A B"
                              : fmt::format("a file is required: {} FILE", command_name(command)));
     if (command == Command::eval_compare) return;
+    check_needed(options, given);
     if (command == Command::imatrix) check_imatrix(options);
     const bool works_on_files =
         command == Command::imatrix && (!options.shown_file.empty() || !options.in_files.empty());
@@ -251,7 +294,7 @@ void complete(Options& options, const std::vector<Given>& given) {
     note_unused_port(options, given);
     complete_formats(options);
     note_single_rank(options, given);
-    note_unused_text(options, given);
+    note_unused_of_command(options, given);
     check_several(options, given);
     options.sampling.max_tokens = std::max<int64_t>(options.n_predict, 0);
     if (options.command == Command::inspect) {

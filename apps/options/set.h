@@ -100,6 +100,14 @@ inline std::string file_text(const Value& value) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The same of a file that must have a text. Throws UsageError also if it is empty.
+inline std::string text_in_file(const Value& value) {
+    std::string text = file_text(value);
+    if (text.find_first_not_of(" \t\r\n\f\v") == std::string::npos)
+        throw UsageError(fmt::format("{}: the file '{}' is empty", value.option, value.text));
+    return text;
+}
+
 // The sections' rows, each in a file of its own.
 std::span<const Row> model_rows();
 std::span<const Row> answer_rows();

@@ -648,7 +648,10 @@ Prepared prepare(const Options& options, const ThreadPool& threads, const Logger
 }  // namespace
 
 std::string plan_conversion(const Options& options, const ThreadPool& threads, const Logger& log) {
-    return to_json(prepare(options, threads, log).plan);
+    const Prepared prepared = prepare(options, threads, log);
+    if (!options.reuse.empty())  // refuses what is no earlier output
+        EarlierOutput(options.reuse, encoders_text(options, prepared.importance.get()), log);
+    return to_json(prepared.plan);
 }
 
 std::string convert_model(const Options& options, const ThreadPool& threads, const CancelToken* cancel,

@@ -23,19 +23,23 @@ constexpr std::string_view k_suffix = ".weight";
 constexpr uint64_t k_shard_bytes = 5'000'000'000;
 
 void refuse_option(bool is_given, std::string_view what) {
-    if (is_given) fail(Status::invalid, "{} are for GGUF files, not for a folder", what);
+    if (is_given) fail(Status::invalid, "{} for GGUF files, not for a folder", what);
 }
 
 void check_folder_options(const Options& options) {
     const TypeOptions& types = options.types;
-    refuse_option(types.target == Target::plain, "types of all matrices");
-    refuse_option(types.recipe.has_value(), "recipes");
-    refuse_option(types.output_type || types.embedding_type, "types of the output and the embedding");
-    refuse_option(types.is_pure || types.keeps_output, "exceptions of recipes");
-    refuse_option(!options.edits.empty() || !options.name.empty(), "changes of metadata");
-    refuse_option(!options.reuse.empty(), "earlier outputs");
-    refuse_option(options.keeps_split || options.limits.tensors != 0 || options.limits.first_without_tensors,
-                  "limits of parts but their size");
+    refuse_option(types.target == Target::plain, "a type of all matrices (--type) is");
+    refuse_option(types.recipe.has_value(), "recipes are");
+    refuse_option(types.output_type || types.embedding_type,
+                  "types of the output and the embedding (--output-tensor-type, --token-embedding-type) are");
+    refuse_option(types.is_pure || types.keeps_output,
+                  "exceptions of recipes (--pure, --leave-output-tensor) are");
+    refuse_option(!options.edits.empty() || !options.name.empty(),
+                  "changes of metadata (--set, --set-file, --unset, --override-kv, --name) are");
+    refuse_option(!options.reuse.empty(), "earlier outputs (--reuse) are");
+    refuse_option(
+        options.keeps_split || options.limits.tensors != 0 || options.limits.first_without_tensors,
+        "limits of parts but their size (--split-max-tensors, --keep-split, --no-tensor-first-split) are");
 }
 
 // ---- rules

@@ -160,8 +160,10 @@ MetaValue new_value(const MetadataEdit& edit, const MetaValue* old) {
                  checkpoint::name_of(old->type));
         return meta_text(edit.text);
     }
-    if (old != nullptr && old->type == MetaType::string) return meta_text(edit.text);
     const auto [said, text] = split_type(edit.text);
+    // Other texts with a colon are texts.
+    if (old != nullptr && old->type == MetaType::string)
+        return meta_text(said == MetaType::string ? text : std::string_view(edit.text));
     if (old == nullptr) return said ? parse_or_fail(edit.key, *said, text) : deduced_value(text);
     if (said && *said != old->type)
         fail(Status::invalid, "the metadata key {} is {} and keeps this type; '{}' asks for another",

@@ -308,6 +308,7 @@ void check_importance(const Options& options, const Importance* importance, Plan
             plan.needs_importance.push_back(name);
     }
     if (importance == nullptr) return;
+    plan.has_unused_importance = !has_any && plan.without_importance.empty() && options.keep_experts.empty();
     if (!has_any && !plan.without_importance.empty() && options.keep_experts.empty())
         fail(Status::invalid, "{}: it has data for no tensor that is encoded; the first of them is {}",
              options.imatrix, plan.without_importance.front());
@@ -317,7 +318,7 @@ void check_importance(const Options& options, const Importance* importance, Plan
 
 SlabSizes slab_sizes(const Options& options, const Plan& plan, int32_t n_threads) {
     if (options.memory_bytes < k_min_memory)
-        fail(Status::invalid, "{} bytes of memory; at least {} are needed", options.memory_bytes,
+        fail(Status::invalid, "{} bytes of memory (--memory); at least {} are needed", options.memory_bytes,
              k_min_memory);
     const int64_t n_together = plan.layout ? row_group(*plan.layout) : 1;
     int64_t widest = 1;
@@ -376,7 +377,7 @@ void append_names(std::string& out, std::string_view key, const std::vector<std:
 }
 
 // Says in the log what differs from what was asked for. The plan names each tensor.
-void note_changes(const Plan& plan, const Logger& log) {
+void note_changes(const Options& options, const Plan& plan, const Logger& log) {
     const auto has = [](const std::vector<std::string>& names, const PlannedTensor& tensor) {
         return std::ranges::find(names, tensor.name) != names.end();
     };
@@ -393,6 +394,8 @@ void note_changes(const Plan& plan, const Logger& log) {
         log.warning(
             "GGUF has no type that holds the numbers of {} tensors of {}, such as {}: they become BF16",
             names.size(), type, shown(names.front()));
+    if (plan.has_unused_importance)
+        log.warning("the importance data of {} has no effect: no matrix is encoded", shown(options.imatrix));
     if (!plan.without_importance.empty())
         log.warning("there is no importance data for {} tensors: {}", plan.without_importance.size(),
                     fmt::join(plan.without_importance, ", "));
@@ -410,7 +413,7 @@ Plan make_plan(const Options& options, const Source& source, const Importance* i
         plan.slabs = slab_sizes(options, plan, n_threads);
         plan.free_bytes = free_bytes_in(plan.folder);
         sum_up(plan);
-        note_changes(plan, log);
+        note_changes(options, plan, log);
         return plan;
     }
     const std::vector<ChosenType> types = choose_types(options.types, source.tensors, source.is_gguf(),
@@ -422,7 +425,7 @@ Plan make_plan(const Options& options, const Source& source, const Importance* i
     plan.slabs = slab_sizes(options, plan, n_threads);
     plan.free_bytes = free_bytes_in(plan.folder);
     sum_up(plan);
-    note_changes(plan, log);
+    note_changes(options, plan, log);
     return plan;
 }
 

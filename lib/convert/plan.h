@@ -69,6 +69,7 @@ struct Plan {
     checkpoint::MetaEntries metadata;  // without the keys of parts; hashes are zero
     bool has_hashes = false;
     std::vector<std::string> without_importance;  // tensors without data, if any is given
+    bool has_unused_importance = false;           // no matrix is encoded
     std::vector<std::string> needs_importance;    // tensors whose type needs data that they do not have
     std::vector<std::string> fallbacks;           // tensors whose rows the blocks of the type do not divide
     std::vector<std::string> widened;             // tensors of a type that GGUF does not have: BF16

@@ -50,6 +50,14 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"fault [hash] {Q8_0.name}: has SHA-256 ", done.stdout)
 
+    def test_files_to_compare_with_must_have_something(self):
+        empty = self.folder / "empty"
+        empty.write_text("\n")
+        for option in ("--sums", "--answers"):
+            done = run("check", Q8_0, option, empty)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"{option}: the file '{empty}' is empty", errors_of(done)[0])
+
     def test_a_record_is_compared_on_another_cpu(self):
         record = self.folder / "record.json"
         self.assertEqual(run("check", Q8_0, "--record", record).returncode, 0)

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from support import PROGRAM, Q8_0, MADE_MODELS, Gguf, errors_of, run
+from support import DATA, PROGRAM, Q8_0, MADE_MODELS, Gguf, errors_of, run
 
 FOLDER = MADE_MODELS / "minim-tiny"
 
@@ -79,6 +79,33 @@ class Convert(unittest.TestCase):
         for edit in ("minimax-m2.block_count=5", "tokenizer.ggml.tokens=x", "split.count=2"):
             self.refused(1, edit.split("=")[0], "convert", Q8_0, self.folder / "y.gguf", "--set", edit)
         self.refused(2, "KEY=VALUE", "convert", Q8_0, self.folder / "y.gguf", "--set", "key")
+        for value in ("int:x", "int:1.5", "bool:yes", "float:x", "u32:1"):
+            self.refused(2, f"own.a={value}", "convert", Q8_0, self.folder / "y.gguf", "--override-kv", f"own.a={value}")
+        for value, name in (("string:a", "a"), ("u32:5", "u32:5"), ("string:string:a", "string:a")):
+            self.done("convert", Q8_0, self.output, "--set", f"general.name={value}", "--overwrite")
+            self.assertEqual(Gguf(self.output).metadata["general.name"], (8, name))
+
+    def test_options_that_would_do_nothing_are_refused_or_noted(self):
+        empty = self.folder / "empty"
+        empty.write_text("# no rules\n")
+        plan, importance = ("quantize", Q8_0, self.output, "Q4_0", "--dry-run"), DATA / "importance" / "tiny.gguf"
+        for words, options in (
+            ("--include-weights needs --imatrix", ("--include-weights", "attn")), ("--exclude-weights needs --imatrix", ("--exclude-weights", "attn")),
+            (f"--tensor-type-file: the file '{empty}' has no rules", ("--tensor-type-file", empty)), ("--custom-q: '' has no rules", ("--custom-q", "")),
+            ("--name: '' is no name", ("--name", "")), ("--no-tensor-first-split needs --split-max-size", ("--no-tensor-first-split",)),
+        ):  # fmt: skip
+            with self.subTest(options):
+                self.refused(2, words, *plan, *options)
+        for words, options in (
+            ("nowhere", ("--reuse", self.folder / "nowhere")), ("--output-tensor-type): there is no type 'q9'", ("--output-tensor-type", "q9")),
+            ("--token-embedding-type): there is no type 'q9'", ("--token-embedding-type", "q9")),
+        ):  # fmt: skip
+            with self.subTest(options):
+                self.refused(1, words, *plan, *options)
+        for option in ("--pure", "--leave-output-tensor", "--keep-split"):
+            self.refused(1, [option, "for GGUF files, not for a folder"], "quantize", Q8_0, self.folder / "f", "nvfp4", option)
+        done = self.done("convert", Q8_0, self.output, "--imatrix", importance)
+        self.assertIn(f"the importance data of {importance} has no effect: no matrix is encoded\n", done.stderr)
 
     def test_a_folder_becomes_a_file_with_its_metadata(self):
         self.done("convert", FOLDER, self.output, "--name", "minim-tiny")

@@ -159,10 +159,17 @@ class Imatrix(unittest.TestCase):
             (("-m", Q8_0, "-f", TEXT, "-o", "x.dat", "--resume"), "--resume needs a GGUF file"),
             (("-m", Q8_0, "-f", TEXT, "-o", "x", "--resume", "--in-file", "y"), "--resume excludes --in-file"),
             (("--show", "x", "-m", Q8_0), "--show excludes"),
+            (("-m", Q8_0, "-f", TEXT, "-o", "x", "--json"), "--json needs --show"),
         ):
             done = run("imatrix", *arguments)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(what, done.stderr)
+        small = STORED / "small.gguf"
+        merged = self.ok("--in-file", small, "-o", self.folder / "y.gguf", "--process-output", "--resume", "--chunks", 1)
+        shown_data = self.ok("--show", small, "--chunk", 4)
+        for done, options in ((merged, ("--process-output", "--resume", "--chunks")), (shown_data, ("--chunk",))):
+            for option in options:
+                self.assertIn(f"minim: note: {option} has no effect", done.stderr)
         done = run("imatrix", "-m", Q8_0, "-p", "short", "-o", self.folder / "x.gguf")
         self.assertEqual(done.returncode, 1)
         self.assertIn("fewer than a chunk of 512 (MINIM_E_INVALID)", errors_of(done)[0])
