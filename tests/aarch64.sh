@@ -104,12 +104,13 @@ check_answer "the program" "$(answer_of "$build/apps/minim/minim" "$build")"
 
 for cpu in cortex-a72 neoverse-n1; do on $cpu "$build/tests/unit/cpu/cpu_test"; done
 
-# The emulator serves the address sanitizer, but not its search for leaks.
+# The emulator serves the address sanitizer, but not its search for leaks. The build runs programs too.
+export ASAN_OPTIONS=detect_leaks=0
 cmake --preset aarch64 -B build/aarch64-sanitized -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON -DMINIM_SANITIZE=address,undefined \
     -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1"
 cmake --build build/aarch64-sanitized --target panel_test cpu_test
 for test in panel cpu; do
-    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1 on $all_levels "build/aarch64-sanitized/tests/unit/$test/${test}_test" "~[slow-emulated]"
+    UBSAN_OPTIONS=halt_on_error=1 on $all_levels "build/aarch64-sanitized/tests/unit/$test/${test}_test" "~[slow-emulated]"
 done
 
 # Debian packages, unpacked and used.
