@@ -168,6 +168,7 @@ void note_unused_of_command(Options& options, const std::vector<Given>& given) {
     static constexpr std::string_view k_saved[] = {"--compact", "--all"};
     static constexpr std::string_view k_answered[] = {"--predict", "--temp", "--seed", "--reasoning-budget",
                                                       "--chat-template-kwargs"};
+    static constexpr std::string_view k_examples[] = {"--n-shots"};
     static constexpr std::string_view k_collected[] = {"--chunks", "--process-output", "--resume",
                                                        "--save-frequency", "--specials"};
     static constexpr std::string_view k_not_shown[] = {
@@ -180,6 +181,8 @@ void note_unused_of_command(Options& options, const std::vector<Given>& given) {
     if (options.command == Command::eval_choice && options.score != "generate")
         note_unused(options, given, k_answered,
                     fmt::format("--score {} generates no answers", options.score));
+    if (options.command == Command::eval_choice && options.shots_file.empty())
+        note_unused(options, given, k_examples, "there are no --shots");
     if (options.command != Command::imatrix) return;
     if (!options.shown_file.empty()) {
         note_unused(options, given, k_not_shown, "--show prints what a file has");
@@ -199,7 +202,6 @@ void check_needed(const Options& options, const std::vector<Given>& given) {
         need(name, !options.imatrix.empty(), "--imatrix: the importance data that it is about");
     need("--no-tensor-first-split", options.part_bytes > 0 || options.part_tensors > 0,
          "--split-max-size or --split-max-tensors: the size of the other parts");
-    need("--n-shots", !options.shots_file.empty(), "--shots: the file of worked examples");
 }
 
 void check(const Options& options, const std::vector<Given>& given) {
