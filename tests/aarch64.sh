@@ -25,8 +25,10 @@ tools/install_packages.sh g++ g++-aarch64-linux-gnu qemu-user cmake ninja-build 
 compiler=$(aarch64-linux-gnu-g++ -dumpversion)
 MINIM_ARM64_ROOT=${MINIM_ARM64_ROOT:-$root/build/arm64-root}
 export MINIM_ARM64_ROOT
+server=""
+[ "$mode" != full ] || server=libboost-dev
 tools/make_arm64_root.sh "$MINIM_ARM64_ROOT" "libstdc++-${compiler%%.*}-dev" libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
-    libhwloc-dev libcli11-dev catch2 libpcre2-dev || skip "packages for arm64 cannot be had"
+    libhwloc-dev libcli11-dev catch2 libpcre2-dev $server || skip "packages for arm64 cannot be had"
 python=$(PATH="/usr/bin:$PATH" command -v python3)
 build=build/aarch64
 cmake --preset aarch64 -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON
