@@ -53,9 +53,13 @@ finish() {
 quick="~[slow-emulated]"
 [ "$mode" != full ] || quick="*"
 cmake --build --preset aarch64 --target base_test panel_test cpu_test
-on $all_levels "$build/tests/unit/base/base_test" "$quick"
-on $all_levels "$build/tests/unit/panel/panel_test"
-on $all_levels "$build/tests/unit/cpu/cpu_test" "$quick"
+(
+    on $all_levels "$build/tests/unit/base/base_test" "$quick"
+    on $all_levels "$build/tests/unit/panel/panel_test"
+    exit "$failed"
+) &
+on $all_levels "$build/tests/unit/cpu/cpu_test" "$quick" # most of its tests have one thread
+wait $! || failed=1
 [ "$mode" != kernels ] || finish
 
 cmake --build --preset aarch64 --target minim minim_cli format_test sampling_test bits_of_models

@@ -217,7 +217,7 @@ TEST_CASE("experts of an empty batch do nothing, and unused experts are never re
     CHECK(same_bits(experts(detected_cpu_level(), 2, layer, batch, 3), expected));
 }
 
-TEST_CASE("experts on two backends, in any parts, give the bits of one") {
+TEST_CASE("experts on two backends, in any parts, give the bits of one", "[slow-emulated]") {
     for (const Format format : {Format::f32, Format::q8_0, Format::q4_k}) {
         Random random(29);
         const Layer layer(format, format, format, 6, 256, 256, random);

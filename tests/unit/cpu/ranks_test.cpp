@@ -111,7 +111,7 @@ TEST_CASE("ranks: divided heads have the same bits whatever the chunks, threads 
     }
 }
 
-TEST_CASE("ranks: experts that are divided sum to those of one rank") {
+TEST_CASE("ranks: experts that are divided sum to those of one rank", "[slow-emulated]") {
     const ThreadPool pool(2);
     const auto reference = reference::make_reference_backend();
     const auto cpu = cpu::make_cpu_backend(pool, detected_cpu_level());
