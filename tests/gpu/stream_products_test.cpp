@@ -351,7 +351,7 @@ TEST_CASE("gpu stream: slots in tiles have the bits of slots that are multiplied
 }
 
 TEST_CASE(
-    "gpu stream: with the path, a model's logits are near those without it, for one row and for several") {
+    "gpu stream: with the path, a model's logits are as near the reference's, for one row and for several") {
     if (!has_stream_device()) return;
     const auto logits_with = [](const char* paths, const std::string& model, size_t chunk) {
         const SetLaunchPaths set(paths);
@@ -363,7 +363,12 @@ TEST_CASE(
     };
     for (const Case& c : {Case{k_models[0], 1}, Case{k_models[0], 5}, Case{k_models[1], 4}}) {
         INFO(c.model << ", " << c.chunk << " rows");
-        CHECK(distance(logits_with("", c.model, c.chunk), logits_with("stream", c.model, c.chunk)) < 5e-3);
+        // Where sums differ in the last bit, an activated value may be rounded to another code.
+        const std::vector<float> exact =
+            logits(open_on(c.model, {}, Arithmetic::exact), Format::f16, 5, c.chunk);
+        const double without = distance(exact, logits_with("", c.model, c.chunk));
+        const double with = distance(exact, logits_with("stream", c.model, c.chunk));
+        CHECK(with < 1.25 * without);
     }
 }
 
