@@ -353,8 +353,8 @@ TEST_CASE("a folder refuses what only GGUF files have, and sources below 8 bits"
         change(options);
         expect_error(Status::invalid, words, [&] { run(options); });
     };
-    refused([](Options& o) { o.types.is_pure = true; }, "exceptions of recipes");
-    refused([](Options& o) { o.types.target = Target::plain; }, "types of all matrices");
+    refused([](Options& o) { o.types.is_pure = true; }, "exceptions of recipes (--pure");
+    refused([](Options& o) { o.types.target = Target::plain; }, "a type of all matrices (--type)");
     refused([](Options& o) { o.name = "x"; }, "changes of metadata");
     refused([](Options& o) { o.limits.tensors = 5; }, "limits of parts");
     refused([](Options& o) { o.output += ".gguf"; }, "has no layout");
