@@ -336,7 +336,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
     SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
-    if (is_fused(call) && takes_tile_kernel(s, slots)) {
+    if (slots.tiles != nullptr && is_fused(call) && takes_tile_kernel(s, slots)) {
         activate_tile(s.stream, gate, up, tiled_for(s, gate.cols, rows), call.n_used, *slots.tiles,
                       s.fast_work.tile_slots, s.tile_size);
         return;

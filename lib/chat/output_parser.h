@@ -39,10 +39,10 @@ class OutputParser {
     const OutputDelta& delta(size_t index) const noexcept { return deltas_[index]; }
     bool is_finished() const noexcept { return is_finished_; }
     // Returns whether the output was cut in the last tool call of the deltas: it must not be executed.
-    bool last_call_is_cut() const noexcept { return is_finished_ && call_is_open(); }
+    bool last_call_is_cut() const { return is_finished_ && call_is_open(); }
 
   private:
-    bool call_is_open() const noexcept {
+    bool call_is_open() const {
         return std::visit([](const auto& output) { return output.call_is_open(); }, output_);
     }
     void take_decoded();
