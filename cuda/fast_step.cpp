@@ -140,26 +140,29 @@ bool has_tile_kernel(const cuda::Stream& s) {
     return s.fast_work.tile_input.half != nullptr;
 }
 
-// Returns whether gate, up, activation and the conversion for down are one kernel.
-bool are_fused(const ExpertViews& weights) {
-    return weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed &&
-           weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
-           weights.down.rows % k_panel_rows == 0;
+// Returns whether gate, up, activation and the conversion for down are one kernel, which keeps no floats.
+bool is_fused(const ExpertsCall& call) {
+    const ExpertViews& weights = call.weights;
+    return call.middle == nullptr && weights.gate_is_packed && weights.up_is_packed &&
+           weights.down_is_packed && weights.gate.format == weights.up.format &&
+           weights.gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
 }
 
 // Returns whether the stream kernel multiplies experts in tiles of k_stream_tile_slots.
-bool takes_stream_tiles(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
+bool takes_stream_tiles(const cuda::Stream& s, const ExpertsCall& call) {
     const auto is_taken = [](const Experts& experts) {
         return has_stream_kernel(experts.format) && experts.cols % 256 == 0;
     };
-    return s.stream_device.n_processors > 0 && n > k_max_stream_rows && n <= k_max_stream_tile_rows &&
-           are_fused(weights) && is_taken(weights.gate) && is_taken(weights.down);
+    return s.stream_device.n_processors > 0 && call.n > k_max_stream_rows &&
+           call.n <= k_max_stream_tile_rows && is_fused(call) && is_taken(call.weights.gate) &&
+           is_taken(call.weights.down);
 }
 
 // Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
-bool sorts_slots(const cuda::Stream& s, const ExpertViews& weights, int64_t n) {
+bool sorts_slots(const cuda::Stream& s, const ExpertsCall& call) {
+    const ExpertViews& weights = call.weights;
     const bool is_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
-    return s.fixed || n > (is_packed ? k_max_few_rows : k_rows_together) || takes_stream_tiles(s, weights, n);
+    return s.fixed || call.n > (is_packed ? k_max_few_rows : k_rows_together) || takes_stream_tiles(s, call);
 }
 
 // Converts n_blocks blocks of x to the halves that the weights need, unless `out` already has them.
@@ -272,7 +275,7 @@ bool is_for_stream(const Slots& slots) {
 
 // Returns whether the tile kernel multiplies slots of packed experts.
 bool takes_tile_kernel(const cuda::Stream& s, const Slots& slots) {
-    return !is_for_stream(slots) && has_tile_kernel(s);
+    return slots.tiles != nullptr && slots.tiles->size != k_stream_tile_slots && has_tile_kernel(s);
 }
 
 const HalfInputs& tiled_for(cuda::Stream& s, int64_t cols, SlotInput& input) {
@@ -318,11 +321,6 @@ bool adds_at_once(const ExpertViews& weights, const Slots& slots) {
     return slots.tiles == nullptr && is_taken;
 }
 
-// Returns whether gate, up, activation and the conversion for down are one kernel, which keeps no floats.
-bool is_fused(const ExpertsCall& call) {
-    return call.middle == nullptr && are_fused(call.weights);
-}
-
 // Returns where the inputs of `down` are as floats, unless the kernel is fused.
 float* activated_of(const cuda::Stream& s, const ExpertsCall& call) {
     return call.middle != nullptr ? call.middle : s.work.activated;
@@ -336,7 +334,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
     SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
-    if (slots.tiles != nullptr && is_fused(call) && takes_tile_kernel(s, slots)) {
+    if (is_fused(call) && takes_tile_kernel(s, slots)) {
         activate_tile(s.stream, gate, up, tiled_for(s, gate.cols, rows), call.n_used, *slots.tiles,
                       s.fast_work.tile_slots, s.tile_size);
         return;
@@ -365,12 +363,11 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
 Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
     const int64_t n_slots = call.n * call.n_used;
     const ExpertViews& weights = call.weights;
-    if (!sorts_slots(s, weights, call.n))
-        return {call.ids, n_slots, nullptr, s.paths.two_tables, call.chosen};
+    if (!sorts_slots(s, call)) return {call.ids, n_slots, nullptr, s.paths.two_tables, call.chosen};
     tiles = s.fast_work.tiles;
     // The kernels for F16, BF16 and FP8 take tiles of k_tile_inputs.
     const bool all_are_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
-    if (takes_stream_tiles(s, weights, call.n)) {
+    if (takes_stream_tiles(s, call)) {
         tiles.size = k_stream_tile_slots;
     } else if (all_are_packed && has_tile_kernel(s)) {
         tiles.size = tile_inputs(s.tile_size);
@@ -507,8 +504,7 @@ bool reads_blocks(const cuda::Stream& s, const LinearCall& call) {
 
 bool reads_blocks(const cuda::Stream& s, const ExpertsCall& call) {
     if (!call.weights.gate_is_packed && !call.weights.up_is_packed) return false;
-    return !has_tile_kernel(s) || !sorts_slots(s, call.weights, call.n) ||
-           takes_stream_tiles(s, call.weights, call.n);
+    return !has_tile_kernel(s) || !sorts_slots(s, call) || takes_stream_tiles(s, call);
 }
 
 int64_t n_unpacked_weights(const backend::StepLimits& limits) {
@@ -526,7 +522,7 @@ int64_t n_chosen_places(const backend::StepLimits& limits) {
 }
 
 bool reads_chosen(const cuda::Stream& s, const ExpertsCall& call) {
-    return s.fast_work.chosen != nullptr && is_fused(call) && !sorts_slots(s, call.weights, call.n);
+    return s.fast_work.chosen != nullptr && is_fused(call) && !sorts_slots(s, call);
 }
 
 int64_t n_arrival_counters(const backend::StepLimits& limits) {

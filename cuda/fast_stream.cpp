@@ -21,6 +21,12 @@ bool launch_stream(Stream stream, Format format, const StreamCall& call, const S
            kernel(stream, call, device);
 }
 
+// Returns whether there are slots, and no more than those of the most rows.
+bool takes_slots(const Slots& slots, int64_t slots_a_row) {
+    const int64_t most_rows = slots.tiles != nullptr ? k_max_stream_tile_rows : k_max_stream_rows;
+    return slots.n_slots != 0 && slots.n_slots <= most_rows * slots_a_row;
+}
+
 // The experts of slots that may have entries of their own.
 Experts with_places(const Experts& experts, const Slots& slots) {
     Experts own = experts;
@@ -71,9 +77,8 @@ bool linear_norm_stream(Stream stream, const Products& products, const NormRow& 
 
 bool activate_stream(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
                      const Slots& slots, Q8Block* activated, const StreamDevice& device) {
+    if (!takes_slots(slots, n_used)) return false;
     const bool is_tiled = slots.tiles != nullptr;
-    const int64_t most_rows = is_tiled ? k_max_stream_tile_rows : k_max_stream_rows;
-    if (slots.n_slots == 0 || slots.n_slots > most_rows * n_used) return false;
     StreamCall call = {.kind = is_tiled ? StreamKind::activate_tiles : StreamKind::activate,
                        .cols = gate.cols,
                        .row_bytes = gate.row_bytes,
@@ -88,9 +93,8 @@ bool activate_stream(Stream stream, const Experts& gate, const Experts& up, cons
 
 bool project_stream(Stream stream, const Experts& experts, const Q8Block* input, const Slots& slots,
                     float* output, const SlotSums* sums, const StreamDevice& device) {
+    if (!takes_slots(slots, k_max_used)) return false;
     const bool is_tiled = slots.tiles != nullptr;
-    const int64_t most_rows = is_tiled ? k_max_stream_tile_rows : k_max_stream_rows;
-    if (slots.n_slots == 0 || slots.n_slots > most_rows * k_max_used) return false;
     StreamCall call = {.kind = is_tiled ? StreamKind::project_tiles : StreamKind::project,
                        .cols = experts.cols,
                        .row_bytes = experts.row_bytes,

@@ -24,7 +24,7 @@ constexpr int64_t k_max_narrow_blocks = 8;
 constexpr int64_t k_max_splits = 128;
 // Blocks that prepare the queries of a batch with few rows.
 constexpr int64_t k_prepare_blocks = 64;
-// Up to so many rows, blocks of keys are scored for each row alone: there is enough to do for all warps of a device only then.
+// Up to this number of rows, a warp scores a block of keys for one row. Tiles of rows would leave too few warps to keep a device busy.
 constexpr int64_t k_few_scored_rows = 16;
 
 // Calls back with head_dim as a type; false if there are no kernels for it.
@@ -204,14 +204,14 @@ void choose_pages(exact::Stream stream, const ChoosePagesArgs& args) {
         const bool few = n <= k_few_scored_rows;
         const auto rows_a_tile = static_cast<int32_t>(few ? 1 : k_mma_rows / index.shape.n_head);
         with_head_dim(index.shape.dim, [&](auto dim) {
+            const auto score = [&](auto format) {
+                launch_grid(stream, ScoreBlocksKernel<dim, format>{cache, index, rows.q, n, n_blocks,
+                                                                   rows_a_tile, few ? 1 : k_score_warps});
+            };
             if (index.format == Format::f16) {
-                launch_grid(stream,
-                            ScoreBlocksKernel<dim, Format::f16>{cache, index, rows.q, n, n_blocks,
-                                                                rows_a_tile, few ? 1 : k_score_warps});
+                score(std::integral_constant<Format, Format::f16>{});
             } else {
-                launch_grid(stream,
-                            ScoreBlocksKernel<dim, Format::bf16>{cache, index, rows.q, n, n_blocks,
-                                                                 rows_a_tile, few ? 1 : k_score_warps});
+                score(std::integral_constant<Format, Format::bf16>{});
             }
         });
     }

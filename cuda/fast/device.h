@@ -62,7 +62,7 @@
 //   get<scope>(piece, turn, words)     reads a piece in the same way; whether it is that of the turn, whose words are then set
 //   bar_start(bar, count)              makes an mbarrier of 8 bytes in shared memory, whose phases end with `count` arrivals; one thread,
 //                                      before a sync()
-//   bar_expect(bar, bytes)             one arrival; the phase also waits for so many bytes of bulk copies
+//   bar_expect(bar, bytes)             one arrival; the phase also waits for this number of bytes of bulk copies
 //   bar_arrive(bar)                    one arrival
 //   bar_wait(bar, parity)              returns once the phase of that parity has ended: 0 the first one, 1 the one after it or the one
 //                                      before the first
