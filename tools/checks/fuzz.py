@@ -4,6 +4,7 @@
 
     fuzz.py [--base REVISION] [--seconds 60] [--limit 150]     the targets of tests/fuzz/ that the change touches
     fuzz.py --all                                              every target, without a limit
+    fuzz.py --all --cases 1000000 --seconds 900                each until it has had so many cases, or the time
     fuzz.py fuzz_gguf ...                                      these, without a limit
 
 The fuzzers are built in build/fuzz. The limit holds for building and fuzzing together: if several parsers share it, each has less than
@@ -62,14 +63,14 @@ def build(root, folder, targets, seconds):
     return []
 
 
-def fuzz(root, folder, target, seconds):
-    """Returns the number of cases, and the last lines of a fuzzer that failed."""
+def fuzz(root, folder, target, seconds, cases):
+    """Returns the number of cases, and the last lines of a fuzzer that failed. cases: at most so many; -1: as many as the time allows."""
     inputs = folder / "inputs" / target
     failures = folder / "failures"
     for path in (inputs, failures):
         path.mkdir(parents=True, exist_ok=True)
     corpus = root / TARGETS / "corpus" / target
-    result = subprocess.run([folder / TARGETS / target, f"-max_total_time={int(seconds)}", f"-artifact_prefix={failures}/{target}-", "-timeout=20",
+    result = subprocess.run([folder / TARGETS / target, f"-max_total_time={int(seconds)}", f"-runs={cases}", f"-artifact_prefix={failures}/{target}-", "-timeout=20",
                              inputs, *([corpus] if corpus.is_dir() else [])], capture_output=True, text=True, errors="replace", check=False)
     found = re.search(r"Done (\d+) runs in", result.stderr)
     n_cases = int(found[1]) if found else 0
@@ -95,6 +96,7 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=project.ROOT)
     parser.add_argument("--base", help="revision that the change starts from")
     parser.add_argument("--seconds", type=float, default=60, help="for a target (default: %(default)s)")
+    parser.add_argument("--cases", type=int, default=-1, help="at most, for a target (default: as many as the time allows)")
     parser.add_argument("--limit", type=float, default=150, help="seconds for all that the change touches (default: %(default)s)")
     parser.add_argument("--shortest", type=float, default=SHORTEST, help="seconds that are worth starting a fuzzer for (default: %(default)s)")
     parser.add_argument("--all", action="store_true")
@@ -118,7 +120,7 @@ def main():
     run = [] if faults else targets[:n_at_once] if share < args.shortest else targets
     share = max(share, args.shortest)
     with concurrent.futures.ThreadPoolExecutor(n_at_once) as pool:
-        for target, (n_cases, lines) in zip(run, pool.map(lambda target: fuzz(root, folder, target, share), run), strict=True):
+        for target, (n_cases, lines) in zip(run, pool.map(lambda target: fuzz(root, folder, target, share, args.cases), run), strict=True):
             print(f"{target}: {n_cases} cases")
             faults += lines
     if run:
