@@ -5,6 +5,9 @@ An HTML comment right before a fence says how:
     <!-- not run: REASON -->       a block that cannot run here; the options of the project's programs in it are checked with --help
     <!-- calls: EXPRESSION -->     C or C++ without main(): EXPRESSION is what main(argc, argv) returns
     <!-- part of: FILE -->         lines of a file that a test runs; they may be indented less
+    <!-- launched by: COMMAND -->  Python that COMMAND starts, as mpirun does
+
+A line of a shell block that starts minim-server is run in the background; the lines after it are what one types in another terminal.
 """
 
 import dataclasses
@@ -12,9 +15,9 @@ import pathlib
 import re
 import shlex
 
-FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls|part of): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls|part of|launched by): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Output and drawings are no code. tests/server/test_proxy.py runs nginx; Caddy is not in the tests.
-LANGUAGES = {"c", "cpp", "python", "sh", "json", "cmake", "text", "rust", "nginx", "caddy"}
+LANGUAGES = {"c", "cpp", "python", "sh", "json", "toml", "cmake", "text", "rust", "nginx", "caddy"}
 INDENTED = re.compile(r"(?:^|\n)\n {4,}(?![-*|\d ])\S[^\n]*")
 
 
@@ -24,7 +27,7 @@ class Block:
     line: int
     language: str
     code: str
-    mark: str = ""  # "not run", "calls", "part of" or nothing
+    mark: str = ""  # "not run", "calls", "part of", "launched by" or nothing
     text: str = ""  # the text of the mark
 
     def __str__(self):
@@ -44,7 +47,7 @@ def faults(page, text):
     rest = FENCE.sub(lambda match: re.sub(r"[^\n]", "", match.group()), text)
     found += [f"{page}:{rest.count(chr(10), 0, match.end()) + 1}: an indented code block; use a fence, so that it is run"
               for match in INDENTED.finditer(rest)]
-    found += [f"{page}: '{match.group()}' stands before no code block" for match in re.finditer(r"<!-- (not run|calls|part of): [^\n]*", rest)]
+    found += [f"{page}: '{match.group()}' stands before no code block" for match in re.finditer(r"<!-- (not run|calls|part of|launched by): [^\n]*", rest)]
     return found
 
 
@@ -65,6 +68,22 @@ def commands(code):
             if words:
                 found.append(words)
     return found
+
+
+def with_server(code, port, wait):
+    """Returns a shell block whose minim-server runs in the background at a port, from when `wait` has ended until the block's end. The server
+    must then end with 0. A block without a server is returned as it is."""
+    lines, is_started = [], False
+    for line in code.split("\n"):
+        if not is_started and re.match(r"(\S*/)?minim-server (?!.*--help)", line):
+            command = re.sub(r"\s# .*", "", line)
+            lines += [f"{command} --port {port} 2> server.log &", "server=$!", 'trap \'kill "$server" 2> /dev/null; cat server.log >&2\' EXIT', wait]
+            is_started = True
+        else:
+            lines.append(line.replace("127.0.0.1:8080", f"127.0.0.1:{port}"))
+    if is_started:
+        lines += ["trap - EXIT", 'kill "$server"', 'wait "$server"']
+    return "\n".join(lines)
 
 
 def unknown_options(words, help_text):
