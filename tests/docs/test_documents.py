@@ -81,5 +81,45 @@ class Documents(unittest.TestCase):
             self.assertIn("every figure needs", check(root, "--page").stderr)
 
 
+class Claims(unittest.TestCase):
+    """What SECURITY.md, COMPATIBILITY.md and the manuals count and list is what the sources have."""
+
+    def test_fuzz_targets_are_counted(self):
+        n = len(list((ROOT / "tests/fuzz").glob("fuzz_*.cpp")))
+        self.assertGreater(n, 10)
+        self.assertIn(f"Fuzzing: {n} targets", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+
+    def test_versions_of_files(self):
+        page = (ROOT / "COMPATIBILITY.md").read_text(encoding="utf-8")
+        states = (ROOT / "lib/kv/kv_file.cpp").read_text(encoding="utf-8")
+        newest, without_index = (re.search(rf"uint32_t {name} = (\d+);", states)[1] for name in ("k_version", "k_version_without_index"))
+        self.assertIn(f"version {without_index}, or {newest} with index keys", page)
+        packed = re.search(r"k_packed_version = (\d+);", (ROOT / "lib/weights/packed_file.h").read_text(encoding="utf-8"))[1]
+        self.assertIn(f"a cache, version {packed}:", page)
+
+    def test_routes_of_the_server(self):
+        routes = {(method, path.rstrip("/")) for method, path in
+                  re.findall(r'Route\{"(\w+)", "([^"]+)"', (ROOT / "apps/server/service.cpp").read_text(encoding="utf-8"))}
+        self.assertGreater(len(routes), 10)
+        page = (ROOT / "apps/server/README.md").read_text(encoding="utf-8")
+        listed, method = set(), ""
+        for row in re.findall(r"^\| `(?:GET|POST) [^|]*\|", page, re.MULTILINE):
+            for word in re.findall(r"`([^`]+)`", row):
+                word_method, _, path = word.rpartition(" ")
+                method = word_method or method
+                if path.startswith("/"):
+                    listed.add((method, re.sub(r"/\{.*", "", path)))
+        direct = {("GET", path) for path in ("/health", "/ready", "/live", "/slots", "/metrics")}
+        self.assertEqual(routes - listed, set())
+        self.assertEqual(listed - routes - direct, set())
+
+    def test_environment_variables_of_the_library(self):
+        sources = "".join(path.read_text(encoding="utf-8") for folder in ("lib", "capi", "cuda", "mpi") for path in (ROOT / folder).rglob("*.cpp"))
+        names = set(re.findall(r'getenv\("(\w+)"\)', sources)) | set(re.findall(r'"(MINIM_CUDA_[A-Z]+)"', sources))
+        self.assertGreater(len(names), 5)
+        page = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
+        self.assertEqual({name for name in names if name not in page}, set())
+
+
 if __name__ == "__main__":
     unittest.main()
