@@ -113,6 +113,17 @@ class Claims(unittest.TestCase):
         self.assertEqual(routes - listed, set())
         self.assertEqual(listed - routes - direct, set())
 
+    def test_presets_and_options_of_the_build(self):
+        page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+        presets = [preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
+                   if not preset.get("hidden")]
+        sources = "".join(path.read_text(encoding="utf-8") for path in
+                          [ROOT / "CMakeLists.txt", ROOT / "tests/CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
+        options = re.findall(r"^ *option\((MINIM_\w+)|^ *set\((MINIM_\w+) [^)]*?\bCACHE\b", sources, re.MULTILINE)
+        names = presets + ["".join(pair) for pair in options]
+        self.assertGreater(len(names), 15)
+        self.assertEqual([name for name in names if f"`{name}`" not in page], [])
+
     def test_environment_variables_of_the_library(self):
         sources = "".join(path.read_text(encoding="utf-8") for folder in ("lib", "capi", "cuda", "mpi") for path in (ROOT / folder).rglob("*.cpp"))
         names = set(re.findall(r'getenv\("(\w+)"\)', sources)) | set(re.findall(r'"(MINIM_CUDA_[A-Z]+)"', sources))
