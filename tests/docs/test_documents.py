@@ -124,6 +124,20 @@ class Claims(unittest.TestCase):
         self.assertGreater(len(names), 15)
         self.assertEqual([name for name in names if f"`{name}`" not in page], [])
 
+    def test_memory_of_the_full_size(self):
+        rows = re.findall(r"^\| (weights|KV cache|work space of a step) \| [^|]*?([\d.]+) (GB|KiB|MiB)", (ROOT / "docs/embedding.md").read_text(encoding="utf-8"),
+                          re.MULTILINE)
+        said = {name: float(number) * {"GB": 1e9, "KiB": 2**10, "MiB": 2**20}[unit] for name, number, unit in rows}
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "model.gguf"
+            subprocess.run([sys.executable, ROOT / "tests/placement/make_headers.py", model, "--types", "_exps=IQ4_XS,.=Q8_0"], check=True, capture_output=True)
+            command = [MINIM, "plan", "-m", model, "--device", "none", "--host", "256GiB,200GB/s", "-c", "32768", "-ub", "512", "--json"]
+            host = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["host"]
+        planned = {"weights": host["dense_bytes"] + host["expert_bytes"], "KV cache": host["kv_bytes"] / 32768, "work space of a step": host["work_bytes"]}
+        self.assertEqual(set(said), set(planned))
+        for name, number in planned.items():
+            self.assertAlmostEqual(said[name] / number, 1, delta=0.03, msg=name)
+
     def test_environment_variables_of_the_library(self):
         sources = "".join(path.read_text(encoding="utf-8") for folder in ("lib", "capi", "cuda", "mpi") for path in (ROOT / folder).rglob("*.cpp"))
         names = set(re.findall(r'getenv\("(\w+)"\)', sources)) | set(re.findall(r'"(MINIM_CUDA_[A-Z]+)"', sources))
