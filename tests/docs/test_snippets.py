@@ -28,7 +28,7 @@ BUILD = pathlib.Path(os.environ["MINIM_BUILD"])
 MODEL = "examples/models/minim-tiny-q8_0.gguf"
 PAGES = [ROOT / path for path in project.files(ROOT, {".md"})]
 PROGRAMS = {"minim": "apps/minim/minim", "minim-server": "apps/server/minim-server", "minim-bench": "tests/bench/minim-bench"}
-NOT_EVERYWHERE = ("curl", "mpirun")  # programs of others in shell blocks
+NOT_EVERYWHERE = ("curl", "mpirun", "pkg-config")  # programs of others in shell blocks
 SECONDS = 300
 WAIT = """
 import sys, time, urllib.request
@@ -73,14 +73,15 @@ class Snippets(unittest.TestCase):
 
     def run_shell(self, code, block):
         """Runs a shell block, or skips it if a program of others is missing. Its server, if it starts one, has a free port."""
-        missing = [program for program in NOT_EVERYWHERE if re.search(rf"^{program} ", code, re.MULTILINE) and shutil.which(program) is None]
+        missing = [program for program in NOT_EVERYWHERE if re.search(rf"(^|\(){program} ", code, re.MULTILINE) and shutil.which(program) is None]
         if missing:
             self.skipTest(f"{missing[0]} is missing")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         wait = shlex.join([sys.executable, "-c", WAIT, str(port)])
-        return self.run_command(["sh", "-eu", "-c", snippets.with_server(code, port, wait)], block)
+        home = 'mkdir -p home\nexport HOME="$PWD/home"\n'
+        return self.run_command(["sh", "-eu", "-c", home + snippets.with_server(code, port, wait)], block)
 
     def of(self, *languages):
         found = [block for block in self.blocks if block.language in languages and block.mark not in ("not run", "part of")]
