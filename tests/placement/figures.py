@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes the exact bytes of a MiniMax-M2 checkpoint from shapes and types alone, and the bounds of its speed.
 
-    figures.py                      a table of all mixes of ../bench/make_headers.py
+    figures.py                      a table of all mixes of make_headers.py
     figures.py --json iq5_k         everything known about one
 
 Formulas
-    bytes of a tensor    rows * (row header + columns / block * block bytes)            types: ../bench/make_headers.py
+    bytes of a tensor    rows * (row header + columns / block * block bytes)            types: make_headers.py
     experts              every ffn_*_exps tensor (folders: block_sparse_moe.experts.*)
     dense                all other tensors: attention, norms, routers and their biases, embedding, output head
     KV cache             context * layers * 2 * KV heads * head dimension * bytes per value     F16: 253,952 bytes a token
