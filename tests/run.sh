@@ -21,16 +21,28 @@ preset="${1:-release}"
 # The server's test behind nginx. Where systemd runs, the package would start a web server.
 [ -d /run/systemd/system ] || "$root/tools/install_packages.sh" nginx-light openssl
 cd "$root"
-# The packages are for the system's Python, which need not be the first on PATH. One generation of GPUs is enough for the tests.
+# The packages are for the system's Python, which need not be the first on PATH.
 python=$(PATH="/usr/bin:$PATH" command -v python3)
-# Sanitized copies of three test programs, and emulated GPU kernels of all formats, if the change touches what they test.
+# Sanitized copies of three test programs, and kernels of GPUs: on emulated threads, in all formats, and compiled with nvcc for one
+# generation. They take longer than everything else, and are left out if the change touches nothing that they are made of.
 full=OFF
-if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/layouts lib/ranks lib/runtime lib/weights \
-    lib/placement lib/engine lib/format lib/panel cuda tests/sim tests/gpu tests/sanitized; then
+if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches CMakeLists.txt cmake lib/base lib/backend lib/format lib/panel \
+    lib/layouts lib/weights lib/kv lib/model lib/runtime lib/ranks lib/placement lib/engine cuda tests/sim tests/gpu tests/sanitized; then
     full=ON
+else
+    echo "skipped: sanitized copies of tests, as the change touches nothing that they test"
 fi
-echo "MINIM_FULL_TESTS: $full"
-cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON -DMINIM_FULL_TESTS=$full
+gpu=ON
+cuda=
+if [ "$preset" = release ]; then # the other presets compile nothing with nvcc
+    cuda=-UMINIM_CUDA            # what CMake finds
+    if [ $full = OFF ] && [ ! -e /dev/nvidia0 ]; then
+        gpu=OFF
+        cuda=-DMINIM_CUDA=OFF
+        echo "skipped: kernels of GPUs, as the change touches nothing that they are made of"
+    fi
+fi
+cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON -DMINIM_FULL_TESTS=$full -DMINIM_GPU_TESTS=$gpu $cuda
 cmake --build --preset "$preset"
 failed=0
 # Emulated aarch64: everything in full runs, kernels alone if the change touches what they are made of.

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "folder.h"
+
 namespace program {
 
 namespace fs = std::filesystem;
@@ -38,8 +40,9 @@ fs::path snapshot_of(const fs::path& repository) {
     std::error_code error;
     if (ref >> commit && fs::is_directory(repository / "snapshots" / commit, error))
         return repository / "snapshots" / commit;
-    for (const auto& entry : fs::directory_iterator(repository / "snapshots", error)) return entry.path();
-    return {};
+    const fs::path snapshots = repository / "snapshots";
+    const std::vector<std::string> names = names_in_folder(snapshots.string(), error);
+    return names.empty() ? fs::path() : snapshots / names.front();
 }
 
 std::string lower(std::string text) {
@@ -51,24 +54,28 @@ std::string lower(std::string text) {
 bool is_checkpoint(const fs::path& folder) {
     std::error_code error;
     if (!fs::exists(folder / "config.json", error)) return false;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (entry.path().extension() == ".safetensors") return true;
-    return false;
+    const std::vector<std::string> names = names_in_folder(folder.string(), error);
+    return std::any_of(names.begin(), names.end(),
+                       [](const std::string& name) { return name.ends_with(".safetensors"); });
 }
 
-// Returns the GGUF files below `folder`; of split files, only the first part.
-std::vector<fs::path> gguf_files(const fs::path& folder) {
-    std::vector<fs::path> files;
+// Adds the GGUF files below `folder`; of split files, only the first part. Links to folders are not followed.
+void add_gguf_files(const fs::path& folder, std::vector<fs::path>& files) {
     std::error_code error;
-    for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-        if (!gguf_name(entry.path().filename().string()).empty()) files.push_back(entry.path());
+    for (const std::string& name : names_in_folder(folder.string(), error)) {
+        const fs::path path = folder / name;
+        if (fs::is_directory(fs::symlink_status(path, error))) {
+            add_gguf_files(path, files);
+        } else if (!gguf_name(name).empty()) {
+            files.push_back(path);
+        }
     }
-    std::sort(files.begin(), files.end());
-    return files;
 }
 
 std::string choose_file(const fs::path& snapshot, const std::string& quant, const std::string& missing) {
-    std::vector<fs::path> files = gguf_files(snapshot);
+    std::vector<fs::path> files;
+    add_gguf_files(snapshot, files);
+    std::sort(files.begin(), files.end());
     if (!quant.empty()) {
         std::erase_if(files, [&](const fs::path& file) {
             const std::string name = lower(fs::relative(file, snapshot).string());
@@ -124,18 +131,18 @@ std::vector<GivenModel> models_in(const std::string& folder) {
         if (!name.empty() && !name.starts_with("mmproj")) models.push_back({name, file.string()});
     };
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename().string();
+    for (const std::string& name : names_in_folder(folder, error)) {
+        const fs::path path = fs::path(folder) / name;
         std::error_code ignored;
         if (name.starts_with('.')) continue;
-        if (!entry.is_directory(ignored)) {
-            add_file(entry.path(), gguf_name(name));
-        } else if (is_checkpoint(entry.path())) {
-            models.push_back({name, entry.path().string()});
+        if (!fs::is_directory(path, ignored)) {
+            add_file(path, gguf_name(name));
+        } else if (is_checkpoint(path)) {
+            models.push_back({name, path.string()});
         } else {
             const size_t n_before = models.size();
-            for (const auto& file : fs::directory_iterator(entry.path(), ignored))
-                add_file(file.path(), gguf_name(file.path().filename().string()));
+            for (const std::string& file : names_in_folder(path.string(), ignored))
+                add_file(path / file, gguf_name(file));
             if (models.size() == n_before + 1) models.back().name = name;
         }
     }

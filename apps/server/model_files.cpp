@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "options/find_model.h"
+#include "options/folder.h"
 
 namespace server {
 
@@ -80,10 +81,11 @@ uint64_t file_bytes(const std::string& path) {
     const bool has_parts = !stem.empty() && stem + ".gguf" != file.filename().string();
     if (!is_folder && !has_parts) return fs::file_size(file, error);
     uint64_t bytes = 0;
-    for (const auto& entry : fs::directory_iterator(is_folder ? file : file.parent_path() / ".", error)) {
-        const std::string name = entry.path().filename().string();
+    const fs::path folder = is_folder ? file : file.parent_path() / ".";
+    for (const std::string& name : program::names_in_folder(folder.string(), error)) {
         const bool is_part = name.starts_with(stem + "-") && name.ends_with(".gguf");
-        if (is_folder ? name.ends_with(".safetensors") : is_part) bytes += entry.file_size(error);
+        if (is_folder ? name.ends_with(".safetensors") : is_part)
+            bytes += fs::file_size(folder / name, error);
     }
     return bytes;
 }

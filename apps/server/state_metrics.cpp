@@ -6,14 +6,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "metrics.h"
+#include "options/folder.h"
 
 namespace server {
 
@@ -43,8 +42,8 @@ MemorySizes memory_sizes() {
 // Returns the number of open files, without the one that counts them.
 int64_t n_open_files() {
     std::error_code error;
-    const auto files = std::filesystem::directory_iterator("/proc/self/fd", error);
-    return error ? 0 : std::distance(begin(files), end(files)) - 1;
+    const auto n = static_cast<int64_t>(program::names_in_folder("/proc/self/fd", error).size());
+    return error ? 0 : n - 1;
 }
 
 void write_process_value(const char* name, const char* type, const char* help, double value,

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "checkpoint/byte_source.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/gguf_header.h"
@@ -26,10 +27,7 @@ namespace fs = std::filesystem;
 std::set<std::string> gguf_sets(const std::string& folder) {
     std::set<std::string> sets;
     std::error_code error;
-    fs::directory_iterator entry(folder, error);
-    while (!error && entry != fs::directory_iterator()) {
-        const fs::path& path = entry->path();
-        const std::string name = path.filename().string();
+    for (const std::string& name : names_in_folder(folder, error)) {
         const bool is_hidden = name.starts_with('.');  // "._model.gguf", as macOS leaves beside each file
         if (ends_in(name, ".gguf") && !is_hidden) {
             if (auto part = parse_part_name(name)) {
@@ -39,7 +37,6 @@ std::set<std::string> gguf_sets(const std::string& folder) {
                 sets.insert(name);
             }
         }
-        entry.increment(error);
     }
     if (error) fail_file(Reason::io, "{}: cannot list the folder: {}", folder, error.message());
     return sets;
@@ -62,13 +59,9 @@ bool holds_no_model(const std::string& path) {
 
 // Returns the names in a folder, in order, without hidden ones.
 std::vector<std::string> names_in(const std::string& folder) {
-    std::vector<std::string> names;
     std::error_code error;
-    for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
-         entry.increment(error)) {
-        std::string name = entry->path().filename().string();
-        if (!name.starts_with('.')) names.push_back(std::move(name));
-    }
+    std::vector<std::string> names = names_in_folder(folder, error);
+    std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
     std::ranges::sort(names);
     return names;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/format_text.h"
 #include "base/io_error.h"
 
@@ -117,12 +118,11 @@ void PartialOutput::check_folder_name() const {
     if (!options_.overwrites) fail(Status::invalid, "the output {} exists; --overwrite replaces it", path);
     std::error_code error;
     bool has_weights = false;
-    for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-        if (at->is_directory(error)) {
-            fail(Status::invalid, "the output {} has a folder {}: it is not replaced", path,
-                 at->path().filename().string());
-        }
-        has_weights = has_weights || at->path().extension() == ".safetensors";
+    for (const std::string& name : names_in_folder(path, error)) {
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path + "/" + name, ignored))
+            fail(Status::invalid, "the output {} has a folder {}: it is not replaced", path, name);
+        has_weights = has_weights || name.ends_with(".safetensors");
     }
     if (error || !has_weights)
         fail(Status::invalid, "the output {} is not a folder with weights: it is not replaced", path);

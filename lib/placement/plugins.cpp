@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/folder.h"
 
 namespace minim::placement {
 namespace {
@@ -103,9 +104,7 @@ std::vector<std::string> plugin_kinds() {
     std::set<std::string> kinds;
     for (const fs::path& folder : folders()) {
         std::error_code error;
-        for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-             entry.increment(error)) {
-            const std::string name = entry->path().filename().string();
+        for (const std::string& name : names_in_folder(folder.string(), error)) {
             if (name.size() <= k_prefix.size() + k_suffix.size() || !name.starts_with(k_prefix) ||
                 !name.ends_with(k_suffix))
                 continue;
