@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a folder holds.
+// What a folder holds: lib/base/folder.h, which programs do not see.
 #pragma once
 
 #include <string>

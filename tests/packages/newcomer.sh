@@ -12,7 +12,8 @@ mkdir -p "$1"
 work=$(cd "$1" && pwd)
 suite=${2:-bookworm}
 compiler=${3:-gcc}
-mirror=http://deb.debian.org/debian
+# The first archive of packages that this machine installs from, which has both suites.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -v security | head -1)
 root=$work/$suite-$compiler
 
 skip() {
@@ -29,6 +30,7 @@ fail() {
 for tool in debootstrap unshare chroot git; do
     command -v "$tool" >/dev/null 2>&1 || skip "$tool is missing"
 done
+[ -n "$mirror" ] || skip "this machine knows no archive of Debian packages"
 unshare --mount --pid --fork true 2>/dev/null || skip "namespaces cannot be made here"
 if [ ! -e "$work/$suite.tar" ]; then
     rm -rf "$root"
