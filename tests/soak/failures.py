@@ -6,7 +6,8 @@ error that is said, without a crash, and a server must go on and use no more tha
 
     failures.py [SECONDS] [SEED]
 
-The calls of a run are counted first. If there is no time for each of them, chance decides which ones fail; the last line says how many did.
+The calls of a run are counted first, with their callers. First one call of each place fails: calls that have the same twelve callers are
+made at one place. If there is time, the others follow by chance; the last line says how many did.
 """
 
 import os
@@ -83,25 +84,32 @@ class ServerStart:
 
 
 class Walk:
-    """The calls of one kind in one work, in the order in which they fail."""
+    """The calls of one kind in one work, in the order in which they fail: one of each place, then the others."""
 
-    def __init__(self, name, run, dice):
-        self.name, self.run, self.dice = name, run, dice
-        self.places, self.n_done, self.total = None, 0, 0
+    def __init__(self, name, run, dice, stacks=None):
+        self.name, self.run, self.dice, self.stacks = name, run, dice, stacks
+        self.calls, self.n_done, self.total, self.n_places = None, 0, 0, 0
 
     def start(self):
         fault, self.total, _ = self.run(0)
         if fault is not None:
             raise soak_fault(self.name, 0, fault)
-        self.places = list(range(1, self.total + 1))
-        self.dice.shuffle(self.places)
-        self.places.sort(key=lambda n: n > 64)  # a start is where most differs
+        self.calls = list(range(1, self.total + 1))
+        if self.stacks is None:
+            self.n_places = self.total
+            return
+        stacks = self.stacks(self.total)
+        self.dice.shuffle(self.calls)
+        firsts = {stacks[n - 1]: n for n in self.calls if n <= len(stacks)}
+        self.n_places = len(firsts)
+        chosen = set(firsts.values())
+        self.calls.sort(key=lambda n: n not in chosen)
 
     def step(self):
         """Lets one call fail. Returns whether there are more."""
-        if not self.places:
+        if not self.calls:
             return False
-        n = self.places.pop(0)
+        n = self.calls.pop(0)
         fault, _, _ = self.run(n)
         if fault is not None:
             raise soak_fault(self.name, n, fault)
@@ -119,7 +127,7 @@ def program_walk(program, kind, faults, dice):
         fault = program.run(faults.environment)
         return fault, *faults.disarm()
 
-    return Walk(f"{program.name}: {kind}", run, dice)
+    return Walk(f"{program.name}: {kind}", run, dice, faults.stacks)
 
 
 def device_walk(program, setting, dice):
@@ -173,7 +181,7 @@ class Requests:
         return fault, *counts
 
     def walk(self, kind, dice):
-        return Walk(f"server requests: {kind}", lambda n: self.run(kind, n), dice)
+        return Walk(f"server requests: {kind}", lambda n: self.run(kind, n), dice, self.faults.stacks)
 
     def close(self):
         self.server.kill()
@@ -189,8 +197,8 @@ def take_turns(walks, clock, part):
             walk.start()
         except AssertionError as error:
             faults.append(str(error))
-            walk.places = []
-    waiting = [walk for walk in walks if walk.places]
+            walk.calls = []
+    waiting = [walk for walk in walks if walk.calls]
     while waiting and clock.left(part) > 0:
         for walk in list(waiting):
             try:
@@ -202,7 +210,7 @@ def take_turns(walks, clock, part):
             if clock.left(part) <= 0:
                 break
     for walk in walks:
-        print(f"{walk.name}: {walk.n_done} of {walk.total} calls failed", flush=True)
+        print(f"{walk.name}: {walk.n_done} of {walk.total} calls at {walk.n_places} places failed", flush=True)
     return faults
 
 
@@ -233,10 +241,11 @@ def main():
         requests.close()
         walks += request_walks
     n_done = sum(walk.n_done for walk in walks)
+    n_places, n_tried = sum(walk.n_places for walk in walks), sum(min(walk.n_places, walk.n_done) for walk in walks)
     if found:
         print("\n".join(found))
         sys.exit(1)
-    print(f"{n_done} failures at {sum(walk.total for walk in walks)} places of {len(walks)} kinds, each an error or survived")
+    print(f"{n_done} failures of {len(walks)} kinds, at {n_tried} of {n_places} places, each an error or survived")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library for LD_PRELOAD that lets the n-th call of a kind fail, and moves the wall clock. Another process controls it through the file
- * that MINIM_FAULTS names, which both map; soak.py has the same struct. Calls count from the program's main() on: before it, a failure
- * is one of the C library's own start.
+ * that MINIM_FAULTS names, which both map; soak.py has the same struct. While no call is to fail, it writes down where each is made.
+ * Calls count from the program's main() on: before it, a failure is one of the C library's own start.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -22,13 +23,16 @@
 
 enum kind { kind_none, kind_allocation, kind_read, kind_map, kind_thread, kind_open, kind_write };
 
+enum { most_stacks = 1 << 20, stack_depth = 12 };
+
 struct control {
     int32_t kind;
     int32_t unused;
-    int64_t at;            /* the number of the call that fails, from 1; 0: none */
-    int64_t n_calls;       /* of the kind, so far */
-    int64_t n_failures;    /* so far: 0 or 1 */
-    int64_t clock_seconds; /* added to the wall clock */
+    int64_t at;                   /* the number of the call that fails, from 1; 0: none */
+    int64_t n_calls;              /* of the kind, so far */
+    int64_t n_failures;           /* so far: 0 or 1 */
+    int64_t clock_seconds;        /* added to the wall clock */
+    uint64_t stacks[most_stacks]; /* a hash of the callers of each call of the kind, if `at` is 0 */
 };
 
 static struct control* g_control = NULL;
@@ -38,15 +42,29 @@ static void* real(const char* name) {
     return dlsym(RTLD_NEXT, name);
 }
 
-/* Set while this thread loads a library. The constructors of the CUDA runtime, which register each kernel, do not look at what malloc()
- * returns: they are no calls of ours. */
-static __thread int g_is_loading __attribute__((tls_model("initial-exec"))) = 0;
+/* Set while this thread loads a library or looks at its callers. The constructors of the CUDA runtime, which register each kernel, do
+ * not look at what malloc() returns: they are no calls of ours. */
+static __thread int g_does_not_count __attribute__((tls_model("initial-exec"))) = 0;
+
+static uint64_t hash_of_callers(void) {
+    void* callers[stack_depth];
+    const int n = backtrace(callers, stack_depth);
+    uint64_t hash = 14695981039346656037U; /* FNV-1a, a caller instead of a byte at a time */
+    for (int i = 0; i < n; ++i) hash = (hash ^ (uint64_t)callers[i]) * 1099511628211U;
+    return hash;
+}
 
 static int fails_now(enum kind kind) {
-    if (g_is_loading) return 0;
+    if (g_does_not_count) return 0;
     struct control* control = __atomic_load_n(&g_control, __ATOMIC_ACQUIRE);
     if (control == NULL || control->kind != (int32_t)kind) return 0;
-    if (__atomic_add_fetch(&control->n_calls, 1, __ATOMIC_RELAXED) != control->at) return 0;
+    const int64_t n = __atomic_add_fetch(&control->n_calls, 1, __ATOMIC_RELAXED);
+    if (control->at == 0 && n <= most_stacks) {
+        g_does_not_count = 1; /* calls of backtrace() itself do not count */
+        control->stacks[n - 1] = hash_of_callers();
+        g_does_not_count = 0;
+    }
+    if (n != control->at) return 0;
     __atomic_add_fetch(&control->n_failures, 1, __ATOMIC_RELAXED);
     return 1;
 }
@@ -59,6 +77,7 @@ static int start_main(int argc, char** argv, char** environment) {
                                      MAP_SHARED, descriptor, 0);
         syscall(SYS_close, descriptor);
         if (block == MAP_FAILED) abort();
+        hash_of_callers(); /* the first call loads a library */
         __atomic_store_n(&g_control, (struct control*)block, __ATOMIC_RELEASE);
     }
     return g_main(argc, argv, environment);
@@ -74,10 +93,10 @@ int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
 
 void* dlopen(const char* file, int mode) {
     void* (*next)(const char*, int) = real("dlopen");
-    const int was_loading = g_is_loading;
-    g_is_loading = 1;
+    const int did_not_count = g_does_not_count;
+    g_does_not_count = 1;
     void* library = next(file, mode);
-    g_is_loading = was_loading;
+    g_does_not_count = did_not_count;
     return library;
 }
 

@@ -102,18 +102,20 @@ KINDS = ("none", "allocation", "read", "map", "thread", "open", "write")
 class Faults:
     """Control of faults.c in another process, through a file that both map."""
 
-    LAYOUT = struct.Struct("=iiqqqq")  # as struct control of faults.c
+    LAYOUT = struct.Struct("=iiqqqq")  # as struct control of faults.c, whose stacks follow
+    MOST_STACKS = 1 << 20
 
     def __init__(self, folder):
         self.path = pathlib.Path(folder) / "faults"
-        self.path.write_bytes(bytes(self.LAYOUT.size))
+        with open(self.path, "wb") as file:
+            file.truncate(self.LAYOUT.size + 8 * self.MOST_STACKS)
         with open(self.path, "r+b") as file:
-            self.map = mmap.mmap(file.fileno(), self.LAYOUT.size)
+            self.map = mmap.mmap(file.fileno(), 0)
         self.environment = {"LD_PRELOAD": str(compiled("faults.c")), "MINIM_FAULTS": str(self.path)}
 
     def arm(self, kind, at):
         """The call number `at` of this kind fails, counted from 1 and from now; 0: none does, calls are counted."""
-        self.map[:] = self.LAYOUT.pack(KINDS.index(kind), 0, at, 0, 0, self.read()[5])
+        self.map[: self.LAYOUT.size] = self.LAYOUT.pack(KINDS.index(kind), 0, at, 0, 0, self.read()[5])
 
     def disarm(self):
         """Returns (calls of the kind, failures) since arm()."""
@@ -126,7 +128,11 @@ class Faults:
         self.map[32:40] = struct.pack("=q", seconds)
 
     def read(self):
-        return self.LAYOUT.unpack(self.map[:])
+        return self.LAYOUT.unpack_from(self.map)
+
+    def stacks(self, n_calls):
+        """Returns a number for the callers of each of the first calls since arm(kind, 0): equal ones for equal callers."""
+        return struct.unpack_from(f"={min(n_calls, self.MOST_STACKS)}Q", self.map, self.LAYOUT.size)
 
 
 def temporary_folder():
