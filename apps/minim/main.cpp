@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"
+#include "memory_reserve.h"
 #include "open_model.h"
 #include "options.h"
 #include "options/help.h"
@@ -124,6 +125,7 @@ int main(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
     std::signal(SIGXFSZ, SIG_IGN);  // so is a file that becomes larger than the process may write
     try {
+        program::keep_reserve();
         std::string output;
         const auto options =
             program::parse(cli::Command::generate, {argv + std::min(argc, 1), argv + argc}, output);

@@ -98,10 +98,10 @@ void serve(const server::Options& options) {
     server::open_log(options.log_file, options.logs_json);
     for (const std::string& note : options.notes) server::write_note(note);
     raise_file_limit();
-    server::keep_reserve();
+    program::keep_reserve();
     server::Keys keys(options.api_keys, options.api_key_files);
     server::EventLoop loop;
-    loop.every(std::chrono::seconds(1), server::renew_reserve);
+    loop.every(std::chrono::seconds(1), program::renew_reserve);
     catch_hangup(loop, keys, options);
     server::Serving serving(options);
     server::Models models(serving, loop);

@@ -176,7 +176,7 @@ Service::Service(EventLoop& loop, HttpServer& http, const Keys& keys, Models& mo
 }
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
-    renew_reserve();
+    program::renew_reserve();
     Pending pending = {exchange, 0, Clock::now(), nullptr};
     const HttpRequest& request = exchange->request;
     if (!take_prefix(*exchange, options_.path_prefix)) return finish(pending, "refused");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -139,6 +140,7 @@ std::string name_of_model(const Options& options, const Source& source) {
     if (!options.name.empty()) return options.name;
     std::error_code error;
     const auto folder = std::filesystem::canonical(source.checkpoint.folder(), error);
+    if (error == std::errc::not_enough_memory) throw std::bad_alloc();
     return error ? "model" : folder.filename().string();
 }
 

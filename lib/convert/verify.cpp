@@ -30,10 +30,11 @@ int64_t first_not_finite(const PlannedTensor& tensor, std::span<const std::byte>
                          std::vector<std::vector<float>>& scratch) {
     const FormatTraits& format = traits(tensor.type);
     if (format.decode_row == nullptr || n_columns == 0) return -1;
+    for (std::vector<float>& values : scratch)  // a job must not allocate
+        if (values.size() < static_cast<size_t>(n_columns)) values.resize(n_columns);
     std::atomic<int64_t> found{n_rows};
     threads.run(n_rows, [&](int64_t row, int32_t thread) {
         std::vector<float>& values = scratch[thread];
-        if (values.size() < static_cast<size_t>(n_columns)) values.resize(n_columns);
         format.decode_row(rows.data() + row * bytes, n_columns, values.data());
         const bool is_finite = std::all_of(values.begin(), values.begin() + n_columns,
                                            [](float value) { return std::isfinite(value); });

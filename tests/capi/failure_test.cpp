@@ -11,6 +11,7 @@
 //        failure_test converse MODEL    a session, a prompt and sampled tokens on every backend
 //        failure_test save MODEL        a session forked, saved and restored
 //        failure_test serve MODEL       an engine with two requests
+//        failure_test convert MODEL     a model quantised to a file and verified
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <iterator>
 #include <new>
@@ -449,6 +451,21 @@ minim_status serve(minim_model* model, const std::string& path, minim_error* err
     return status;
 }
 
+// Quantises the model, and replaces an earlier output or goes on with an unfinished one.
+minim_status convert(const std::string& output, minim_error* err) {
+    minim_runtime* runtime = make_runtime(k_n_threads, err);
+    if (runtime == nullptr) return err->status;
+    minim_convert_params params = MINIM_CONVERT_PARAMS_INIT;
+    params.recipe = "Q8_0";
+    params.overwrite = 1;
+    minim_text* report = nullptr;
+    const minim_status status =
+        minim_convert(runtime, g_model_path, output.c_str(), &params, nullptr, &report, err);
+    minim_text_free(report);
+    minim_runtime_free(runtime);
+    return status;
+}
+
 minim_status load(int32_t residence, minim_error* err, const char* packed_file = nullptr) {
     minim_runtime* runtime = make_runtime(k_n_opening_threads, err);
     if (runtime == nullptr) return err->status;
@@ -634,6 +651,43 @@ void fail_saves() {
     std::filesystem::remove_all(folder);
 }
 
+std::string content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void fail_conversions() {
+    char folder[] = "/tmp/minim-failure-XXXXXX";
+    if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
+    const std::string path = std::string(folder) + "/model.gguf";
+    minim_error first = MINIM_ERROR_INIT;
+    if (convert(path, &first) != MINIM_OK) give_up(first.message);
+    const std::string wanted = content(path);
+    // Whatever fails, the file is whole or absent, and the same call makes it.
+    const auto work = [&path, &wanted, &folder](minim_error* e) {
+        unlink(path.c_str());
+        const minim_status status = convert(path, e);
+        g_armed = false;
+        if (const std::string made = content(path); !made.empty() && made != wanted)
+            give_up("a conversion left another file");
+        minim_error after = MINIM_ERROR_INIT;
+        if (status != MINIM_OK && convert(path, &after) != MINIM_OK)
+            give_up(std::string("a conversion does not go on: ") + after.message);
+        if (content(path) != wanted) give_up("a conversion that went on made another file");
+        if (count_files(folder) != 1) give_up("a conversion left more than its file");
+        return status;
+    };
+    if (exhaust("allocations of a conversion", Kind::allocation, work, 3 * k_step) == 0)
+        give_up("no allocation failed");
+    exhaust_each({{"reads of a conversion", Kind::read},
+                  {"writes of a conversion", Kind::write},
+                  {"naming a converted file", Kind::name},
+                  {"file opens of a conversion", Kind::open},
+                  {"thread starts of a conversion", Kind::thread}},
+                 work);
+    std::filesystem::remove_all(folder);
+}
+
 void fail_serving() {
     char folder[] = "/tmp/minim-failure-XXXXXX";
     if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
@@ -656,7 +710,7 @@ void fail_serving() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) give_up("usage: failure_test load|pack|converse|save|serve MODEL");
+    if (argc != 3) give_up("usage: failure_test load|pack|converse|save|serve|convert MODEL");
     const std::string_view what = argv[1];
     g_model_path = argv[2];
     if (what == "load")
@@ -669,7 +723,9 @@ int main(int argc, char** argv) {
         fail_saves();
     else if (what == "serve")
         fail_serving();
+    else if (what == "convert")
+        fail_conversions();
     else
-        give_up("usage: failure_test load|pack|converse|save|serve MODEL");
+        give_up("usage: failure_test load|pack|converse|save|serve|convert MODEL");
     return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the models that the tests need and the repository does not have: minim-tiny in BF16, as a GGUF file and as a folder,
 // and as folders in FP8, NVFP4 and AWQ. All weights come from the bundled Q8_0 file and from the bits that Q8_0 lost
-// (minim-tiny-bf16.lost). tests/data/models/README.md describes the files, and SHA256SUMS there has the sums of the results.
+// (minim-tiny-bf16.lost). And random.gguf, a model of two layers with random weights and 271 tokens. tests/data/models/README.md describes the files, and SHA256SUMS there has the sums of the results.
 //
 //   make_test_models PROJECT_FOLDER OUTPUT_FOLDER
 #include <algorithm>
@@ -28,6 +28,7 @@
 #include "support/gguf_writer.h"
 #include "support/quantise.h"
 #include "support/safetensors_writer.h"
+#include "support/tiny_model.h"
 
 namespace minim::test {
 namespace {
@@ -332,6 +333,7 @@ void make_models(const fs::path& project, const fs::path& output) {
     write_fp8(tensors, folder("minim-tiny-fp8"));
     write_nvfp4(tensors, data / "models/nvfp4_input_scales.json", folder("minim-tiny-nvfp4"));
     write_awq(tensors, folder("minim-tiny-awq"));
+    TinyModel({.n_layer = 2}).write(output / "random.gguf");
 }
 
 }  // namespace

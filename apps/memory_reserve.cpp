@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <new>
 
-namespace server {
+namespace program {
 
 namespace {
 
-// What requests under way allocate until they have ended; a block of this size goes back to the system at once.
+// What a command, or requests under way, allocate until they have ended; a block of this size goes back to the system at once.
 constexpr size_t k_reserve_bytes = size_t{4} << 20;
 
 std::atomic<void*> reserve = nullptr;
@@ -37,4 +37,4 @@ void renew_reserve() noexcept {
     if (block != nullptr && !reserve.compare_exchange_strong(none, block)) std::free(block);
 }
 
-}  // namespace server
+}  // namespace program
