@@ -183,8 +183,10 @@ constexpr Row k_server_rows[] = {
      add_served_name},
     {"--sse-ping-interval", "", real("SECONDS", -1, k_longest_ping), k_server, "15",
      "seconds between keep-alive events of a waiting stream; -1: as seldom as possible", set_ping},
-    {"-to --timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server, "30",
-     "seconds after which a connection is closed that does not go on reading or writing; 0: the default",
+    {"-to --timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server,
+     "10 within a request, 60 between requests",
+     "seconds without progress after which a connection is closed: while a request arrives, while its client "
+     "does not read the answer, and between requests; 0: the default",
      set<&Options::socket_timeout_seconds>},
     {"--answer-timeout", "", integer("SECONDS", 0, k_longest_timeout), k_server, "0",
      "seconds after which an answer is ended; 0: never", set<&Options::timeout_seconds>},

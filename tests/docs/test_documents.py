@@ -138,6 +138,12 @@ class Claims(unittest.TestCase):
         for name, number in planned.items():
             self.assertAlmostEqual(said[name] / number, 1, delta=0.03, msg=name)
 
+    def test_limits_of_connections(self):
+        limits = (ROOT / "apps/server/http/http_server.h").read_text(encoding="utf-8")
+        within, between = (re.search(rf"\b{name}{{(\d+)}};", limits)[1] for name in ("no_progress", "idle"))
+        page = " ".join((ROOT / "docs/options.md").read_text(encoding="utf-8").split())
+        self.assertRegex(page, rf"`--timeout` SECONDS: [^`]* Default: {within} within a request, {between} between requests\.")
+
     def test_environment_variables_of_the_library(self):
         sources = "".join(path.read_text(encoding="utf-8") for folder in ("lib", "capi", "cuda", "mpi") for path in (ROOT / folder).rglob("*.cpp"))
         names = set(re.findall(r'getenv\("(\w+)"\)', sources)) | set(re.findall(r'"(MINIM_CUDA_[A-Z]+)"', sources))
