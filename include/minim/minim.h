@@ -40,11 +40,18 @@
  *   (MINIM_E_UNSUPPORTED), or is longer than 4096 bytes (MINIM_E_INVALID).
  * - Text is UTF-8. Text arguments are zero-terminated strings, or a pointer and a length in bytes if the
  *   comment says so. Returned text is in memory of the library; the comment of the call states its lifetime.
- * - The library prints nothing, has no global state, and never aborts or exits the process. It reads three
- *   environment variables: MINIM_PLUGIN_PATH (folders with plug-ins, see minim_devices) and, for debugging,
- *   MINIM_LOG (level 1..4: a runtime without a logger writes its log to standard error) and MINIM_CPU
- *   (scalar; avx2, avx2_vnni, avx512, avx512_vbmi on x86-64; neon_dotprod, neon_i8mm on aarch64: use the
- *   kernels of another instruction set that the CPU has).
+ * - The library prints nothing, has no global state, and never aborts or exits the process.
+ * - Environment variables that the library reads: MINIM_PLUGIN_PATH (folders with plug-ins, see
+ *   minim_devices); XDG_CACHE_HOME and HOME (the folder of measured speeds, see below); for ranks, the
+ *   process's number and their count as its launcher says them (Open MPI, MPICH, Intel MPI, Slurm); and for
+ *   debugging MINIM_LOG (level 1..4: a runtime without a logger writes its log to standard error) and
+ *   MINIM_CPU (scalar; avx2, avx2_vnni, avx512, avx512_vbmi on x86-64; neon_dotprod, neon_i8mm on aarch64:
+ *   use the kernels of another instruction set that the CPU has). The plug-in for NVIDIA GPUs reads
+ *   MINIM_NCCL_LIBRARY and MINIM_NCCL_FOLDER (where NCCL is) and, for debugging and measuring,
+ *   MINIM_CUDA_DEBUG and MINIM_CUDA_PATHS.
+ * - Files that the library writes: those that a call names, and one small file for each measured speed of
+ *   the machine, in $XDG_CACHE_HOME/minim or else $HOME/.cache/minim, when a plan or the placement on
+ *   devices first needs the speed. Without both variables none is kept.
  * - Results are reproducible bit by bit only if the host does not change the floating-point environment of
  *   its threads: another rounding mode, or subnormal numbers flushed to zero, changes them. The library's
  *   threads inherit the environment of the thread that creates the runtime; minim_runtime_create logs a
