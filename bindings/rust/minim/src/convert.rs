@@ -16,6 +16,7 @@ use crate::raw::{c_path, c_text, create, pointer_or_null, take_text, text_of};
 use crate::runtime::Runtime;
 
 /// How far [`convert`] is.
+#[non_exhaustive]
 pub struct ConvertProgress {
     /// Bytes of the source that are done.
     pub done_bytes: u64,

@@ -14,6 +14,7 @@ use crate::session::Session;
 
 /// The form of a file of importance data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ImportanceFormat {
     /// By the name: `Dat` if it ends in `.dat`.
     #[default]

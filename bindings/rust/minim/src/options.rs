@@ -16,6 +16,7 @@ use crate::raw::{c_path, c_text, pointer_or_null};
 
 /// The format of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 #[allow(missing_docs)]
 pub enum KvFormat {
@@ -29,6 +30,7 @@ pub enum KvFormat {
 
 /// The storage of weights in host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Residence {
     /// Read into memory if it fits, else mapped.
@@ -41,6 +43,7 @@ pub enum Residence {
 
 /// The rule by which the codebooks of IQ1, IQ2 and IQ3 weights are unpacked when they are read into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Expand {
     /// Unpacks them if a measurement shows that products are faster, and there is memory.
@@ -53,6 +56,7 @@ pub enum Expand {
 
 /// The time at which experts of a device's cache change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum ExpertMoves {
     /// `Reproducible`; `Fixed` for deterministic models.
@@ -67,6 +71,7 @@ pub enum ExpertMoves {
 
 /// The control tokens that are recognised in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Specials {
     /// All: for text of the program itself.

@@ -16,6 +16,7 @@ pub enum Delta {
     /// Text of the answer.
     Content(String),
     /// Part of a call: only the first part has the name; the arguments are pieces of JSON.
+    #[non_exhaustive]
     ToolCall {
         /// The index of the call in the answer.
         index: i32,
@@ -28,6 +29,7 @@ pub enum Delta {
 
 /// The end of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Finish {
     /// The model ended its turn.
@@ -38,6 +40,7 @@ pub enum Finish {
 
 /// The form in which reasoning is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Reasoning {
     /// Separate from the content, without the tags.
@@ -51,6 +54,7 @@ pub enum Reasoning {
 
 /// How a model marks reasoning and calls of tools in its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum ChatFormat {
     /// Of MiniMax-M2.

@@ -13,6 +13,7 @@ use crate::raw::{create, text_of};
 
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 #[repr(i32)]
 #[allow(missing_docs)]
 pub enum LogLevel {
@@ -60,6 +61,7 @@ pub struct RuntimeBuilder {
 
 /// The placement of weights on machines with several NUMA nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(i32)]
 pub enum Numa {
     /// `Split` if there are several nodes and the system allows placement, else `Off`.
