@@ -79,6 +79,15 @@ void tokenize_to(const minim_model* model, const char* messages, const minim_cha
                                         : model::chat_tokens(tokenizer, segments, user_specials)};
 }
 
+// Returns whether a prompt ends in the token `tag`, or in that and white space.
+bool ends_in(std::string_view tag, const tokenizer::Tokenizer& tokenizer, std::span<const int32_t> prompt) {
+    const auto is_space = [&](int32_t id) {
+        return std::ranges::all_of(tokenizer.token_bytes(id), chat::markup::is_space);
+    };
+    while (!prompt.empty() && is_space(prompt.back())) prompt = prompt.first(prompt.size() - 1);
+    return !prompt.empty() && tokenizer.find(tag) == prompt.back();
+}
+
 }  // namespace
 
 minim_status minim_chat_render(const minim_model* model, const char* messages, const char* tools,
@@ -119,13 +128,21 @@ minim_status minim_chat_opens_thinking(const minim_model* model, const int32_t* 
     return guard(err, [&] {
         required(opens, "opens") = 0;
         const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
-        std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
-        const auto think_open = tokenizer.find(chat::markup_of(tokenizer).think_open);
-        const auto is_space = [&](int32_t id) {
-            return std::ranges::all_of(tokenizer.token_bytes(id), chat::markup::is_space);
-        };
-        while (!ids.empty() && is_space(ids.back())) ids = ids.first(ids.size() - 1);
-        *opens = !ids.empty() && think_open == ids.back() ? 1 : 0;
+        const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
+        *opens = ends_in(chat::markup_of(tokenizer).think_open, tokenizer, ids) ? 1 : 0;
+    });
+}
+
+minim_status minim_chat_may_reason(const minim_model* model, const int32_t* prompt, size_t count,
+                                   int32_t* may_reason, minim_error* err) {
+    return guard(err, [&] {
+        required(may_reason, "may_reason") = 0;
+        const tokenizer::Tokenizer& tokenizer = required(model, "model").model().text().tokenizer();
+        const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
+        const chat::Markup& markup = chat::markup_of(tokenizer);
+        if (markup.family != chat::Family::m3) return;  // prompts of M2 decide it
+        *may_reason =
+            ends_in(markup.think_open, tokenizer, ids) || ends_in(markup.think_close, tokenizer, ids) ? 0 : 1;
     });
 }
 

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat_prompt.h"
 
-#include <algorithm>
-
 namespace cli {
 namespace {
 
 Beginning beginning_after(const minim::Model& model, const std::vector<int32_t>& prompt) {
     if (model.chat_opens_thinking(prompt)) return Beginning::reasoning;
-    const minim_chat_markup markup = model.chat_markup();
-    if (markup.format != MINIM_CHAT_FORMAT_M3) return Beginning::content;
-    const minim::Tokens end = model.tokenize(markup.think_end);
-    const bool is_ended =
-        prompt.size() >= end.size() && std::equal(end.begin(), end.end(), prompt.end() - std::ssize(end));
-    return is_ended ? Beginning::content : Beginning::as_model_decides;
+    return model.chat_may_reason(prompt) ? Beginning::as_model_decides : Beginning::content;
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "turn.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -138,17 +137,12 @@ size_t least_tokens(const Turn& turn, const ServedModel& serving) {
     return n_bytes / serving.longest_token;
 }
 
-// Returns what may precede a constrained answer to a prompt. A prompt of M3 that begins an answer, and neither opens nor ends reasoning,
-// leaves it to the model.
+// Returns what may precede a constrained answer to a prompt.
 Preamble preamble_of(const Turn& turn, const std::vector<int32_t>& ids, bool opens_reasoning,
                      const ServedModel& serving) {
     if (opens_reasoning) return Preamble::reasoning;
-    const minim::Tokens think_end = serving.model.tokenize(serving.markup.think_end);
-    const bool is_ended =
-        ids.size() >= think_end.size() &&
-        std::equal(think_end.begin(), think_end.end(), ids.end() - static_cast<int64_t>(think_end.size()));
-    const bool begins = turn.adds_generation_prompt && !turn.continues && !is_ended;
-    return is_m3(serving) && begins ? Preamble::optional_reasoning : Preamble::none;
+    const bool begins = turn.adds_generation_prompt && !turn.continues;
+    return begins && serving.model.chat_may_reason(ids) ? Preamble::optional_reasoning : Preamble::none;
 }
 
 // Returns a constraint that makes optional calls fit the tools. Returns null if it cannot be made: the request works without it.

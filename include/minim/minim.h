@@ -1226,6 +1226,13 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_opens_thinking(const minim_mo
                                                                   const int32_t* prompt, size_t count,
                                                                   int32_t* opens, minim_error* err);
 
+/* Sets *may_reason to 1 if a prompt leaves it to the model whether the answer begins with reasoning, else to
+ * 0: for the may_reason of a constraint. Prompts of MiniMax-M3 in adaptive mode do: they neither open nor end
+ * a think block. The prompt must end where an answer begins, not in one that is continued. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_may_reason(const minim_model* model, const int32_t* prompt,
+                                                              size_t count, int32_t* may_reason,
+                                                              minim_error* err);
+
 /* The chat formats: how a model marks reasoning and calls of tools in its output. */
 enum minim_chat_format {
     MINIM_CHAT_FORMAT_M2 = 0, /* of MiniMax-M2: <think>, <minimax:tool_call> */
@@ -1559,8 +1566,8 @@ typedef struct minim_constraint_params {
     int32_t relax;
     /* 1: the answer may begin with reasoning: with think_begin of minim_chat_markup, then anything up to
        think_end; or with think_end alone. The constraint applies after that, and else from the first token.
-       For prompts that leave it to the model whether it reasons, as those of MiniMax-M3 in adaptive mode.
-       starts_after must then be NULL, and calls_are_optional 0. */
+       For prompts that leave it to the model whether it reasons (minim_chat_may_reason). starts_after must
+       then be NULL, and calls_are_optional 0. */
     int32_t may_reason;
     int32_t reserved; /* 0 */
 } minim_constraint_params;

@@ -825,6 +825,15 @@ class Model {
         return opens != 0;
     }
 
+    // Returns whether the prompt leaves it to the model whether the answer begins with reasoning.
+    bool chat_may_reason(const std::vector<int32_t>& prompt) const {
+        int32_t may_reason = 0;
+        detail::check([&](minim_error* error) {
+            return minim_chat_may_reason(handle_.get(), prompt.data(), prompt.size(), &may_reason, error);
+        });
+        return may_reason != 0;
+    }
+
     // Returns the markup of the model's chat format; its texts are always valid.
     minim_chat_markup chat_markup() const {
         minim_chat_markup markup = MINIM_CHAT_MARKUP_INIT;

@@ -437,14 +437,18 @@ static void test_chat_params(minim_model* model) {
     CHECK_FAILS(minim_chat_render_with(model, messages, &params, &text, &err), MINIM_E_NOT_FOUND);
 }
 
-/* Returns whether the prompt of `messages` opens a think block. */
+/* Returns whether the prompt of `messages` opens a think block. One of M2 never leaves it to the model. */
 static int32_t opens_thinking(minim_model* model, const char* messages, const minim_chat_params* params) {
     minim_error err = MINIM_ERROR_INIT;
     minim_tokens* tokens = NULL;
     int32_t opens = -1;
+    int32_t may_reason = -1;
     CHECK_OK(minim_chat_tokenize_with(model, messages, params, MINIM_SPECIALS_TEMPLATE, &tokens, &err));
     CHECK_OK(minim_chat_opens_thinking(model, minim_tokens_data(tokens), minim_tokens_count(tokens), &opens,
                                        &err));
+    CHECK_OK(minim_chat_may_reason(model, minim_tokens_data(tokens), minim_tokens_count(tokens), &may_reason,
+                                   &err));
+    CHECK(may_reason == 0);
     minim_tokens_free(tokens);
     return opens;
 }
@@ -480,6 +484,8 @@ static void test_thinking_and_continued_messages(minim_model* model) {
     CHECK_FAILS(minim_chat_render_with(model, begun, &params, &text, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_chat_opens_thinking(model, NULL, 1, &opens, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_chat_opens_thinking(model, NULL, 0, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_chat_may_reason(model, NULL, 1, &opens, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_chat_may_reason(model, NULL, 0, NULL, &err), MINIM_E_INVALID);
 }
 
 static void test_constraints(minim_model* model) {

@@ -43,6 +43,22 @@ class M3Chat(unittest.TestCase):
         forced = self.model.render_chat(hello, kwargs={"thinking_mode": "enabled"}, thinking=False)
         self.assertTrue(forced.endswith("<mm:think></mm:think>"))
 
+    def test_who_decides_on_reasoning(self):
+        hello = [{"role": "user", "content": "Hello! <mm:think>"}]
+        for opened, kwargs, expected in (
+            (self.model, None, (False, True)),
+            (self.model, {"thinking_mode": "adaptive"}, (False, True)),
+            (self.model, {"thinking_mode": "enabled"}, (True, False)),
+            (self.model, {"thinking_mode": "disabled"}, (False, False)),
+            (model(), None, (True, False)),
+        ):
+            ids = opened.tokenize_chat(hello, kwargs=kwargs, special="template")
+            with self.subTest(kwargs):
+                for more in ([], opened.tokenize("\n"), opened.tokenize(" \n\n")):
+                    self.assertEqual((opened.chat_opens_thinking([*ids, *more]), opened.chat_may_reason([*ids, *more])), expected)
+        self.assertRaises(TypeError, self.model.chat_may_reason, "text")
+        self.assertEqual((self.model.chat_opens_thinking([]), model().chat_may_reason([])), (False, False))
+
     def test_outputs(self):
         for name in ("outputs_m3", "more_outputs_m3"):
             document = load_json(f"chat/{name}.json")

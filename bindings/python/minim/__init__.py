@@ -948,6 +948,19 @@ class Model(abi.Handle):
         specials = _choice({**_SPECIALS, "template": 3}, special, "special")
         return self._out(abi.take_tokens, "chat_tokenize_with", _json(messages), c.byref(params), specials)
 
+    def _said_of_prompt(self, name, prompt):
+        array, said = _ids_of(prompt), c.c_int32()
+        self._check(name, _ids_pointer(array), array.size, c.byref(said))
+        return said.value == 1
+
+    def chat_opens_thinking(self, prompt):
+        """Returns whether a prompt, as ids, ends in an open think block, so that the answer begins with reasoning."""
+        return self._said_of_prompt("chat_opens_thinking", prompt)
+
+    def chat_may_reason(self, prompt):
+        """Returns whether a prompt, as ids, leaves it to the model whether the answer begins with reasoning: for may_reason of constraint()."""
+        return self._said_of_prompt("chat_may_reason", prompt)
+
     @property
     def chat_markup(self):
         """The ChatMarkup of the model's chat format: format, think_begin, think_end, call_begin."""

@@ -213,6 +213,7 @@ FUNCTIONS = {
     "minim_chat_render_with": ('minim_status', ['const minim_model*', 'const char*', 'const minim_chat_params*', 'minim_text**', 'minim_error*']),
     "minim_chat_tokenize_with": ('minim_status', ['const minim_model*', 'const char*', 'const minim_chat_params*', 'int32_t', 'minim_tokens**', 'minim_error*']),
     "minim_chat_opens_thinking": ('minim_status', ['const minim_model*', 'const int32_t*', 'size_t', 'int32_t*', 'minim_error*']),
+    "minim_chat_may_reason": ('minim_status', ['const minim_model*', 'const int32_t*', 'size_t', 'int32_t*', 'minim_error*']),
     "minim_chat_get_markup": ('minim_status', ['const minim_model*', 'minim_chat_markup*', 'minim_error*']),
     "minim_output_parser_create": ('minim_status', ['const minim_output_parser_params*', 'minim_output_parser**', 'minim_error*']),
     "minim_output_parser_feed": ('minim_status', ['minim_output_parser*', 'const char*', 'size_t', 'size_t*', 'minim_error*']),

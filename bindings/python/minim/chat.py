@@ -213,9 +213,9 @@ class Llama:
         chosen = self._sampling("create_chat_completion()", options, max_tokens, temperature)
         if logprobs:
             chosen.update(logprobs=1, top_logprobs=top_logprobs or 0)
-        thought = self._thought(messages, given)
-        chosen["schema"] = self._constraint(given, tool_choice, schema, _grammar_text(grammar), thought)
         prompt = self.model.tokenize_chat(messages, tools=given)
+        thought = self._thought(prompt)
+        chosen["schema"] = self._constraint(given, tool_choice, schema, _grammar_text(grammar), thought)
         chunks = self._chunks(prompt, given, "starts_after" in thought, chosen, model or self.model.info.name)
         return Stream(self._turns, chunks) if stream else self._joined(self._turns.whole(chunks))
 
@@ -308,13 +308,11 @@ class Llama:
             chosen["seed"] = self._seeds.next()
         return chosen
 
-    def _thought(self, messages: typing.Any, tools: typing.Any) -> Json:
+    def _thought(self, prompt: typing.Any) -> Json:
         """Returns the arguments by which a constraint leaves room for the reasoning that a prompt opens, or leaves to the model."""
-        markup = self.model.chat_markup
-        prompt = typing.cast(str, self.model.render_chat(messages, tools=tools)).rstrip()
-        if prompt.endswith(markup.think_begin):
-            return {"starts_after": markup.think_end}
-        return {"may_reason": markup.format == "minimax_m3" and not prompt.endswith(markup.think_end)}
+        if self.model.chat_opens_thinking(prompt):
+            return {"starts_after": self.model.chat_markup.think_end}
+        return {"may_reason": self.model.chat_may_reason(prompt)}
 
     def _constraint(
         self, tools: typing.Any, tool_choice: typing.Any, schema: typing.Any, grammar: typing.Any, thought: Json

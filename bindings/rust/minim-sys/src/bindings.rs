@@ -1117,6 +1117,7 @@ extern "C" {
     pub fn minim_chat_render_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_tokenize_with(model: *const minim_model, messages: *const c_char, params: *const minim_chat_params, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_opens_thinking(model: *const minim_model, prompt: *const i32, count: usize, opens: *mut i32, err: *mut minim_error) -> minim_status;
+    pub fn minim_chat_may_reason(model: *const minim_model, prompt: *const i32, count: usize, may_reason: *mut i32, err: *mut minim_error) -> minim_status;
     pub fn minim_chat_get_markup(model: *const minim_model, out: *mut minim_chat_markup, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_create(params: *const minim_output_parser_params, out: *mut *mut minim_output_parser, err: *mut minim_error) -> minim_status;
     pub fn minim_output_parser_feed(parser: *mut minim_output_parser, text: *const c_char, length: usize, n_deltas: *mut usize, err: *mut minim_error) -> minim_status;

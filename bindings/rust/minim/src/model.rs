@@ -235,6 +235,22 @@ impl Model {
         Ok(String::from_utf8_lossy(&unsafe { take_text(text) }).into_owned())
     }
 
+    /// Returns whether a prompt ends in an open think block, so that the answer begins with reasoning: for
+    /// [`OutputOptions::starts_in_reasoning`](crate::OutputOptions::starts_in_reasoning) and `starts_after` of a constraint.
+    pub fn chat_opens_thinking(&self, prompt: &[i32]) -> Result<bool> {
+        let mut opens = 0;
+        check(|err| unsafe { sys::minim_chat_opens_thinking(self.0.handle, prompt.as_ptr(), prompt.len(), &mut opens, err) })?;
+        Ok(opens != 0)
+    }
+
+    /// Returns whether a prompt leaves it to the model whether the answer begins with reasoning: for
+    /// [`ConstraintOptions::may_reason`](crate::ConstraintOptions::may_reason).
+    pub fn chat_may_reason(&self, prompt: &[i32]) -> Result<bool> {
+        let mut may_reason = 0;
+        check(|err| unsafe { sys::minim_chat_may_reason(self.0.handle, prompt.as_ptr(), prompt.len(), &mut may_reason, err) })?;
+        Ok(may_reason != 0)
+    }
+
     /// Returns the markup of the model's chat format.
     pub fn chat_markup(&self) -> Result<ChatMarkup> {
         let mut markup = sys::minim_chat_markup::default();

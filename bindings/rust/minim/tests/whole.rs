@@ -120,6 +120,12 @@ fn chats_and_outputs_have_options() {
     assert!(open_end.starts_with(&closed) && open_end.len() > closed.len());
     let ids = model.tokenize_chat_with(FRANCE, Specials::Template, ChatOptions::default()).expect("ids");
     assert_eq!(ids, model.tokenize_chat(FRANCE, None).expect("ids"));
+    let off = ChatOptions { thinking_off: true, ..Default::default() };
+    let closed = model.tokenize_chat_with(FRANCE, Specials::Template, off).expect("ids");
+    for (prompt, opens) in [(&ids[..], true), (&closed, false), (&[], false)] {
+        assert_eq!(model.chat_opens_thinking(prompt).expect("an answer"), opens);
+        assert!(!model.chat_may_reason(prompt).expect("an answer")); // no prompt of M2 leaves it to the model
+    }
     let missing = ChatOptions { template: Some("no such"), ..Default::default() };
     assert_eq!(model.render_chat_with(FRANCE, missing).err().map(|error| error.status), Some(Status::NotFound));
 
