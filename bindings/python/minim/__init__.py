@@ -41,7 +41,7 @@ import numpy as np
 
 from . import _abi as abi
 from . import _files as files
-from ._abi import (  # noqa: F401  part of this module's interface
+from ._abi import (
     ArgumentError,
     Error,
     FileError,
@@ -50,6 +50,16 @@ from ._abi import (  # noqa: F401  part of this module's interface
     Reason,
     Status,
 )
+
+__all__ = [
+    "Answer", "ArgumentError", "Cancel", "ChatMarkup", "Checkpoint", "CompletionOutput", "Constraint", "Conversion",
+    "Decoder", "Device", "DeviceMemory", "Engine", "EngineState", "Error", "FileError", "FinishReason", "FormatInfo",
+    "GenerateResult", "Generation", "Importance", "LLM", "Llama", "MissingFileError", "Model", "NodeMemory",
+    "OutOfMemoryError", "OutputParser", "PENDING", "Reason", "RecommendedSampling", "Request", "RequestOutput",
+    "RequestState", "SamplingOption", "SamplingParams", "Session", "Status", "StructuredOutputsParams", "TensorInfo",
+    "Token", "aio", "build_info", "check", "convert", "decode_format", "devices", "encode_format", "formats",
+    "has_feature", "plan", "sampling_options", "version",
+]
 
 __version__ = ".".join(map(str, abi.tables.VERSION))
 
@@ -2038,5 +2048,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-from .chat import Llama  # noqa: E402, F401  they use this module
-from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams  # noqa: E402, F401
+from .chat import Llama  # noqa: E402  they use this module
+from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams  # noqa: E402
