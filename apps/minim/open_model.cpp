@@ -58,7 +58,8 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options, c
         bar.show(done_bytes, total_bytes);
         return true;
     };
-    minim::Model opened(runtime, path, model, &cancel);
+    minim::Model opened =
+        program::naming_options(options, [&] { return minim::Model(runtime, path, model, &cancel); });
     if (opened.info().process > 0) {
         opened.follow();
         throw FollowedToTheEnd();

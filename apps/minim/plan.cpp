@@ -73,7 +73,8 @@ void plan(const Options& options) {
     runtime_options.n_threads = options.n_threads;
     const minim::Runtime runtime(runtime_options);
     const std::string path = program::find_model_or_keep(options.model);
-    const std::string text = minim::plan(runtime, path, plan);
+    const std::string text =
+        program::naming_options(options, [&] { return minim::plan(runtime, path, plan); });
     if (options.prints_json) return print(text + "\n");
     print_plan(json::parse(text));
 }

@@ -138,7 +138,32 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, const
     model.fit_requests = room.n_requests;
 }
 
+// Replaces a field by an option, and removes the value behind it unless the user gave it: "n_host_experts (2147483647)" becomes
+// "--cpu-moe".
+void replace_field(std::string& message, std::string_view field, std::string_view option, bool keeps_value) {
+    const size_t begin = message.find(fmt::format("{} (", field));
+    if (begin == std::string::npos) return;
+    const size_t end = keeps_value ? begin + field.size() : message.find(')', begin) + 1;
+    message.replace(begin, end - begin, option);
+}
+
 }  // namespace
+
+minim::Exception with_option_names(const minim::Exception& error, const Options& options) {
+    std::string message = error.what();
+    std::string_view host_experts = "-ncmoe";
+    if (options.cpu_offload_gib > 0) host_experts = "--cpu-offload-gb";
+    if (options.cpu_moe) host_experts = "--cpu-moe";
+    replace_field(message, "n_host_experts", host_experts, /*keeps_value=*/host_experts == "-ncmoe");
+    replace_field(message, "expert_cache_bytes", "--expert-cache", /*keeps_value=*/true);
+    if (message.starts_with("override ")) message.replace(0, std::string_view("override").size(), "-ot");
+    constexpr std::string_view k_layers = "(n_device_layers)";
+    if (const size_t at = message.find(k_layers); at != std::string::npos)
+        message.replace(at, k_layers.size(), "(-ngl)");
+    minim_error named = error.error();
+    named.message[message.copy(named.message, sizeof(named.message) - 1)] = '\0';
+    return minim::Exception(named);
+}
 
 std::string joined_overrides(const Options& options) {
     return fmt::format("{}", fmt::join(options.overrides, ","));

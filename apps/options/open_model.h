@@ -25,6 +25,18 @@ struct Room {
 minim::ModelOptions model_options(const minim::Runtime& runtime, const Options& options,
                                   const std::string& path, const Room& room, std::vector<std::string>& notes);
 
+minim::Exception with_option_names(const minim::Exception& error, const Options& options);
+
+// Returns what `call` does. An error of the library then names the options that the user gave in place of the fields of minim.h.
+template <typename Call>
+auto naming_options(const Options& options, const Call& call) {
+    try {
+        return call();
+    } catch (const minim::Exception& error) {
+        throw with_option_names(error, options);
+    }
+}
+
 // Returns the rules of all -ot options as one text.
 std::string joined_overrides(const Options& options);
 

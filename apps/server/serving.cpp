@@ -38,7 +38,8 @@ minim::Model open_model(const minim::Runtime& runtime, Options options, const st
     minim::ModelOptions model = program::model_options(runtime, options, path, room, notes);
     model.progress = progress;
     for (const std::string& note : notes) write_note(note);
-    minim::Model opened(runtime, path, model);
+    minim::Model opened =
+        program::naming_options(options, [&] { return minim::Model(runtime, path, model); });
     if (opened.info().process == 0) return opened;
     // A launcher passes signals on to all processes. The one that leads ends the others once its requests have ended.
     for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);

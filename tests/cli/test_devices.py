@@ -97,8 +97,8 @@ class Devices(unittest.TestCase):
 
     def test_rules_for_experts_that_make_no_sense_are_refused(self):
         for options, why in (
-            (("-ot", "expz=cpu"), "override expz=cpu: no tensor has such a name"),
-            (("-ot", "exps"), "'exps' is not of the form PATTERN=DEVICE"),
+            (("-ot", "expz=cpu"), "-ot expz=cpu: no tensor has such a name"),
+            (("-ot", "exps"), "-ot 'exps' is not of the form PATTERN=DEVICE"),
             (("-ot", "exps=sim:9"), "device sim:9: there are 3 devices"),
             (("-ot", "ffn_gate=cpu"), "blk.0.ffn_gate_inp.weight stays on sim:0 with its layer"),
             (("--device-memory", "1MiB", "--fit-ctx", 4096), "budget of 1048576 bytes"),
@@ -109,6 +109,21 @@ class Devices(unittest.TestCase):
                 self.assertIn(why, errors_of(done)[0])
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--cpu-moe", "--n-cpu-moe", 1)
         self.assertEqual(done.returncode, 2)
+
+    def test_a_device_with_the_host_s_memory_refuses_options_by_their_names(self):
+        for options, why in (
+            (("--cpu-moe",), "--cpu-moe keeps experts on the CPU, but sim:0 shares the host's memory"),
+            (("-ncmoe", 3), "-ncmoe (3) keeps experts on the CPU, but sim:0"),
+            (("--cpu-offload-gb", 1), "--cpu-offload-gb keeps experts on the CPU, but sim:0"),
+            (("-ot", "exps=CPU"), "-ot exps=CPU keeps experts on the CPU, but sim:0"),
+            (("--expert-cache", "1MiB"), "--expert-cache (1048576) asks for a cache of experts, but sim:0"),
+        ):
+            with self.subTest(options):
+                done = run_with(self.plugins, *QUESTION, "--device", "sim:0", *options, MINIM_SIM="devices=1 memory=512 unified=1")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                [error] = errors_of(done)
+                self.assertTrue(error.startswith(f"minim: error: {why}"), error)
+                self.assertEqual("fewer layers on the device are possible (-ngl)" in error, "--expert-cache" not in options, error)
 
     def test_a_device_gives_no_more_than_it_is_asked_for(self):
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "--device-memory", "128MiB,64MiB")

@@ -300,6 +300,12 @@ class Plan(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""), words)
             self.assertEqual(json.loads(done.stdout)["devices"], [])
 
+    def test_options_that_a_card_with_the_host_s_memory_refuses(self):
+        for words, why in ((("--cpu-moe",), "--cpu-moe keeps"), (("-ncmoe", -2), "-ncmoe (-2) keeps"), (("-ot", "exps=CPU"), "-ot exps=CPU keeps")):
+            done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "GB10", *words)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, rf"^minim: error: {re.escape(why)} experts on the CPU, but .* possible \(-ngl\) \(MINIM_E_UNSUPPORTED\)$")
+
     def test_names_of_cards(self):
         done = run("plan", "-m", Q8_0, "-c", 1024, "--device", "RTX 3090", "--host", "4GiB,50GB/s", "--json")
         self.assertEqual(json.loads(done.stdout)["devices"][0]["name"], "cuda:0")
