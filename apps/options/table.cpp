@@ -125,7 +125,6 @@ std::string nearest_name(std::string_view name, Command command) {
             for_each_name(row.opposite, consider);
         }
     }
-    for (const Foreign& foreign : foreign_options()) for_each_name(foreign.names, consider);
     return best;
 }
 

@@ -130,7 +130,7 @@ std::string_view command_name(Command command);
 const Row* find_row(std::string_view name, Command command);
 const Foreign* find_foreign(std::string_view name);
 
-// Returns the known name that is nearest to an unknown one; "" if none is near.
+// Returns the command's option that is nearest to an unknown one; "" if none is near.
 std::string nearest_name(std::string_view name, Command command);
 
 }  // namespace program
