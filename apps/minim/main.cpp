@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
 // Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 3 `check` has found faults,
-// 130 ended by Ctrl-C.
+// 130 ended by Ctrl-C. SIGPIPE ends it (141 in a shell) if nobody reads its standard output any more.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -122,7 +122,8 @@ int run(const cli::Options& options) {
 
 int main(int argc, char** argv) {
     fill_standard_descriptors();
-    std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
+    // A closed pipe is an error of the write, so that handles are released before the program ends.
+    std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // so is a file that becomes larger than the process may write
     try {
         program::keep_reserve();
@@ -140,6 +141,10 @@ int main(int argc, char** argv) {
         return run(with_texts_checked(*options));
     } catch (const cli::FollowedToTheEnd&) {
         return 0;
+    } catch (const cli::OutputClosed&) {
+        std::signal(SIGPIPE, SIG_DFL);
+        std::raise(SIGPIPE);
+        return k_exit_error;  // the caller blocks the signal
     } catch (const cli::UsageError& error) {
         cli::print_note(
             fmt::format("minim: error: {} (minim --help lists the options)\n", cli::printable(error.what())));

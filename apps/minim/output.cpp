@@ -20,6 +20,7 @@ namespace {
 
 [[noreturn]] void fail_output() {
     const int os_code = errno;
+    if (os_code == EPIPE) throw OutputClosed();
     fail(MINIM_E_IO, fmt::format("cannot write to standard output: {}", std::strerror(os_code)), os_code);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes text to standard output and standard error. If a write to standard output fails (a closed pipe, a full
-// disk), that is an error like any other, and ends the program.
+// Writes text to standard output and standard error. If a write to standard output fails, as on a full disk, that is an error like any
+// other, and ends the program. If nobody reads it any more, as behind `| head`, the program ends without a message.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,10 @@
 
 namespace cli {
 
-// Both throw minim::Exception with status IO.
+// Standard output is a pipe or socket whose reader has ended.
+struct OutputClosed {};
+
+// Both throw OutputClosed, or minim::Exception with status IO.
 void print(std::string_view text);
 void flush_output();
 
