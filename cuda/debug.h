@@ -34,7 +34,7 @@ struct LaunchPaths {
     bool dense_prompts =
         false;  // dense-prompts: cuBLASLt multiplies the packed matrices of prompts, unpacked to F16
     bool tiles =
-        false;  // tiles: many rows of packed weights are multiplied as F16, decoded in registers (fast/linear_tile.h)
+        false;  // tiles: many rows of packed weights, F16, BF16 and FP8 are multiplied by fast/linear_tile.h
     bool exchange_pieces =
         false;  // exchange-pieces: exchanges with the host by numbered pieces, in fewer kernels
     bool stream =

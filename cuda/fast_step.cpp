@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "cuda/debug.h"
@@ -75,7 +76,7 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
 struct OtherRows {
     Format narrowed = Format::count_;
     Format halved = Format::count_;
-    bool are_in_tiles = false;  // FastWork::tile_input
+    std::optional<HalfKind> tiled = {};  // in FastWork::tile_input
 };
 
 // Returns the view of a packed matrix as F16 in the stream's work space.
@@ -135,12 +136,12 @@ bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
     return n > k_max_reread_rows || weight_bytes(products) > k_max_reread_bytes;
 }
 
-// Returns whether the tile kernel replaces the kernels that multiply many rows of packed weights.
+// Returns whether the tile kernel replaces the kernels that multiply many rows.
 bool has_tile_kernel(const cuda::Stream& s) {
     return s.fast_work.tile_input.half != nullptr;
 }
 
-// Returns whether gate, up, activation and the conversion for down are one kernel, which keeps no floats.
+// Returns whether gate, up, activation and the conversion for down are one kernel of packed weights, which keeps no floats.
 bool is_fused(const ExpertsCall& call) {
     const ExpertViews& weights = call.weights;
     return call.middle == nullptr && weights.gate_is_packed && weights.up_is_packed &&
@@ -221,21 +222,37 @@ Products products_of(const Alike& alike, bool by_tables) {
     return products;
 }
 
+// Converts n rows of x to the halves that the tile kernel needs for the weights, unless `out` already has them.
+HalfInputs tiles_for(cuda::Stream& s, HalfKind weights, const float* x, int64_t n, int64_t cols,
+                     const HalfInputs& out, std::optional<HalfKind>& tiled) {
+    const HalfInputs wanted = {out.half, out.factor, weights};
+    if (tiled != weights) halve_rows(s.stream, x, n, cols, s.tile_size, wanted);
+    tiled = weights;
+    return wanted;
+}
+
+void multiply_tiles(cuda::Stream& s, const Products& products, bool is_packed, const float* h, int64_t n,
+                    OtherRows& rows) {
+    const HalfInputs input = tiles_for(s, half_kind(products.format, is_packed), h, n, products.cols,
+                                       s.fast_work.tile_input, rows.tiled);
+    linear_tile(s.stream, products, input, n, s.tile_size);
+}
+
 // Multiplies packed weights, the rows of whole panels. input: null if no kernel of the operation reads it.
 void multiply_packed(cuda::Stream& s, const Products& products, const float* h, const Q8Block* input,
                      int64_t n, OtherRows& rows) {
     if (linear_stream(s.stream, products, input, n, s.stream_device)) return;
     const bool is_many = takes_many(s, products, n);
     if (!is_many || !has_tile_kernel(s)) return linear(s.stream, products, input, n, is_many);
-    if (!std::exchange(rows.are_in_tiles, true))
-        halve_rows(s.stream, h, n, products.cols, s.tile_size, s.fast_work.tile_input);
-    linear_tile(s.stream, products, s.fast_work.tile_input, n, s.tile_size);
+    multiply_tiles(s, products, true, h, n, rows);
 }
 
 void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
-    if (takes_many(s, n) && has_half_tiles(weight.format, weight.cols)) {
+    if (takes_many(s, n) && has_tile_kernel(s) && has_tile_rows(weight.format, weight.cols)) {
+        multiply_tiles(s, products_of(only(task), false), false, h, n, rows);
+    } else if (takes_many(s, n) && has_half_tiles(weight.format, weight.cols)) {
         halve_for(s, weight.format, h, n * weight.cols / 128, s.fast_work.halved, rows.halved);
         linear_half_many(s.stream, weight, s.fast_work.halved, n, task.y, task.add);
     } else if (is_float(weight.format)) {
@@ -253,8 +270,8 @@ struct SlotInput {
     HalfBlock* halves;         // room for weights that have tiles of halves
     HalfInputs tiled;          // room for the tile kernel
     int64_t slots_a_row;
-    Format halved = Format::count_;  // the format in `halves`; count_: none yet
-    bool is_tiled = false;           // x is in `tiled`
+    Format halved = Format::count_;         // the format in `halves`; count_: none yet
+    std::optional<HalfKind> in_tiled = {};  // the same in `tiled`
     bool is_of_last_launch = false;  // the last launch has made `quantized`, and waited for the slots' ids
 };
 
@@ -278,15 +295,37 @@ bool takes_tile_kernel(const cuda::Stream& s, const Slots& slots) {
     return slots.tiles != nullptr && slots.tiles->size != k_stream_tile_slots && has_tile_kernel(s);
 }
 
-const HalfInputs& tiled_for(cuda::Stream& s, int64_t cols, SlotInput& input) {
-    if (!std::exchange(input.is_tiled, true))
-        halve_rows(s.stream, input.x, input.n, cols, s.tile_size, input.tiled);
-    return input.tiled;
+// Returns whether the tile kernel multiplies slots of these experts.
+bool takes_tile_kernel(const cuda::Stream& s, const Slots& slots, const Experts& experts, bool is_packed) {
+    return takes_tile_kernel(s, slots) && (is_packed || has_tile_rows(experts.format, experts.cols));
+}
+
+// Returns whether the tile kernel computes the activated slots, and converts them for down.
+bool is_fused_in_tiles(const cuda::Stream& s, const ExpertsCall& call, const Slots& slots) {
+    const ExpertViews& weights = call.weights;
+    if (is_fused(call)) return takes_tile_kernel(s, slots);
+    const auto is_taken = [&](const Experts& experts, bool is_packed) {
+        return !is_packed && takes_tile_kernel(s, slots, experts, is_packed);
+    };
+    return call.middle == nullptr && is_taken(weights.gate, weights.gate_is_packed) &&
+           is_taken(weights.up, weights.up_is_packed) && is_taken(weights.down, weights.down_is_packed) &&
+           weights.gate.format == weights.up.format && weights.gate.rows % 32 == 0 &&
+           half_kind(weights.gate.format, false) == half_kind(weights.down.format, false);
+}
+
+HalfInputs tiled_for(cuda::Stream& s, const Experts& experts, bool is_packed, SlotInput& input) {
+    return tiles_for(s, half_kind(experts.format, is_packed), input.x, input.n, experts.cols, input.tiled,
+                     input.in_tiled);
 }
 
 // sums: not null only if the slots are summed at once.
 void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, SlotInput& input,
                     const Slots& slots, float* y, const SlotSums* sums = nullptr) {
+    if (takes_tile_kernel(s, slots, experts, is_packed) && !is_packed) {
+        project_tile(s.stream, experts, tiled_for(s, experts, is_packed, input), input.slots_a_row,
+                     *slots.tiles, y, s.tile_size);
+        return;
+    }
     if (multiplies_halves(experts, slots)) {
         project_half_many(s.stream, experts, halves_for(s, experts, input), input.slots_a_row, *slots.tiles,
                           y);
@@ -301,8 +340,8 @@ void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, Slo
         return;
     }
     if (experts.rows >= k_panel_rows && takes_tile_kernel(s, slots)) {
-        project_tile(s.stream, experts, tiled_for(s, experts.cols, input), input.slots_a_row, *slots.tiles, y,
-                     s.tile_size);
+        project_tile(s.stream, experts, tiled_for(s, experts, is_packed, input), input.slots_a_row,
+                     *slots.tiles, y, s.tile_size);
     } else if (experts.rows >= k_panel_rows) {
         if (!input.is_of_last_launch ||
             !project_stream(s.stream, experts, input.quantized, slots, y, sums, s.stream_device))
@@ -334,9 +373,11 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
     SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
-    if (is_fused(call) && takes_tile_kernel(s, slots)) {
-        activate_tile(s.stream, gate, up, tiled_for(s, gate.cols, rows), call.n_used, *slots.tiles,
-                      s.fast_work.tile_slots, s.tile_size);
+    if (is_fused_in_tiles(s, call, slots)) {
+        const HalfInputs halves = tiled_for(s, gate, call.weights.gate_is_packed, rows);
+        const HalfInputs activated = {s.fast_work.tile_slots.half, s.fast_work.tile_slots.factor,
+                                      halves.kind};
+        activate_tile(s.stream, gate, up, halves, call.n_used, *slots.tiles, activated, s.tile_size);
         return;
     }
     Q8Block* quantized = s.fast_work.quantized_slots;
@@ -345,7 +386,7 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
         return;
     if (is_fused(call)) return activate(s.stream, gate, up, input, call.n_used, slots, quantized);
     float* activated = activated_of(s, call);
-    if (gate.format == up.format && multiplies_halves(gate, slots)) {
+    if (gate.format == up.format && multiplies_halves(gate, slots) && !takes_tile_kernel(s, slots)) {
         activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), call.n_used, *slots.tiles,
                            activated);
     } else if (gate.format == up.format && slots.tiles == nullptr && is_float(gate.format)) {
@@ -365,11 +406,9 @@ Slots slots_of(cuda::Stream& s, const ExpertsCall& call, ExpertTiles& tiles) {
     const ExpertViews& weights = call.weights;
     if (!sorts_slots(s, call)) return {call.ids, n_slots, nullptr, s.paths.two_tables, call.chosen};
     tiles = s.fast_work.tiles;
-    // The kernels for F16, BF16 and FP8 take tiles of k_tile_inputs.
-    const bool all_are_packed = weights.gate_is_packed && weights.up_is_packed && weights.down_is_packed;
     if (takes_stream_tiles(s, call)) {
         tiles.size = k_stream_tile_slots;
-    } else if (all_are_packed && has_tile_kernel(s)) {
+    } else if (has_tile_kernel(s)) {
         tiles.size = tile_inputs(s.tile_size);
     }
     tiles.most = most_expert_tiles(n_slots, weights.n_expert, tiles.size);
@@ -464,7 +503,7 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
     activate_slots(s, call, operation.input, slots);
     SlotInput activated = {activated_of(s, call),    slots.n_slots,          s.fast_work.quantized_slots,
                            s.fast_work.halved_slots, s.fast_work.tile_slots, 1};
-    activated.is_tiled = is_fused(call) && takes_tile_kernel(s, slots);
+    if (is_fused_in_tiles(s, call, slots)) activated.in_tiled = half_kind(down.format, is_packed);
     activated.is_of_last_launch =
         is_fused(call) && is_for_stream(slots) && (slots.tiles != nullptr || call.n <= k_max_stream_rows);
     if (call.gates == nullptr) return multiply_slots(s, down, is_packed, activated, slots, call.out);

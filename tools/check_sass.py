@@ -98,7 +98,7 @@ def kernel_of(demangled):
         return None
     panel = re.sub(r"minim::(cuda::fast|panel)::", "", match[2]).replace("minim::", "")
     by_tables = panel.startswith("ByTables<")
-    panel = panel.removeprefix("ByTables<")
+    panel = panel.removeprefix("ByTables<").removeprefix("TilePanels<").removeprefix("TileRows<")
     tile = re.search(r", (SmallTile|LargeTile)$", panel)
     panel = panel.removesuffix(tile[0]) if tile else panel
     group = re.search(r"\(Format\)\d+, (\d+)", panel)  # columns with one scale

@@ -43,10 +43,16 @@
 //   multiply_rows<n>(sum, a, b, count) sum[panel] += a[panel] b of the first `count` of n inputs, rounded up to 16: 16 rows a panel,
 //                                      16 columns for each fragment a[panel][step]; layout of b: multiply_rows.h. Of panel p,
 //                                      sum[p][i / 8] is that of mma_f16() for inputs i / 8 * 8 .. i / 8 * 8 + 7
+//   multiply_rows<n, Format::bf16>(..) the same of BF16
+//   multiply_scaled_rows<n>(sum, a, scale, b, count)
+//                                      sum[panel] += scale[panel] (a[panel] b): the products are added up first; scale[panel][r] is
+//                                      that of the rows of sum[panel][i / 8][2 r] and [2 r + 1]
 //   pack_f16(a, b)                     two floats as halves, a the lower one
 //   subtract_f16(a, b)                 the two halves in a less those in b
 //   multiply_f16(a, b)                 the two halves in a times those in b
 //   fma_f16(a, b, c)                   the two halves in a times those in b plus those in c, rounded once
+//   halves_of_e4m3(r, codes)           four codes (format/e4m3.h) as halves, exactly: bytes 0 and 2 to r[0], 1 and 3 to r[1]; before sm_89
+//                                      NaN becomes 480
 //   exp2(x)                            to about 2 units in the last place
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
 //   wait_for_inputs()                  waits until earlier work in the stream is done and visible

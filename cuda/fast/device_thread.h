@@ -12,6 +12,7 @@
 #include "cuda/fast/multiply_rows.h"
 #include "cuda/fast/piece.h"
 #include "cuda/launch.h"
+#include "format/e4m3.h"
 
 namespace minim::cuda::fast {
 
@@ -121,18 +122,38 @@ struct DeviceThread {
         asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(both) : "r"(a), "r"(b), "r"(c));
         return both;
     }
-    template <int n_inputs, int n_panels, int n_steps>
+    template <int n_inputs, Format halves = Format::f16, int n_panels, int n_steps>
     MINIM_DEVICE void multiply_rows(float (&sum)[n_panels][n_inputs / 8][4],
                                     const uint32_t (&a)[n_panels][n_steps][4], const std::byte* b,
                                     int count) const {
-        multiply_rows_by_mma<n_inputs>(*this, sum, a, b, count);
+        multiply_rows_by_mma<n_inputs, halves>(*this, sum, a, b, count);
+    }
+    template <int n_inputs, int n_panels, int n_steps>
+    MINIM_DEVICE void multiply_scaled_rows(float (&sum)[n_panels][n_inputs / 8][4],
+                                           const uint32_t (&a)[n_panels][n_steps][4],
+                                           const float (&scale)[n_panels][2], const std::byte* b,
+                                           int count) const {
+        multiply_scaled_rows_by_mma<n_inputs>(*this, sum, a, scale, b, count);
+    }
+    MINIM_DEVICE void halves_of_e4m3(uint32_t (&r)[2], uint32_t codes) const {
+#if __CUDA_ARCH__ >= 890
+        const uint32_t ordered = __byte_perm(codes, 0, 0x3120);
+        for (int i = 0; i < 2; ++i)
+            asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r[i]) : "h"(static_cast<uint16_t>(ordered >> (16 * i))));
+#else
+        constexpr uint32_t k_256 = 0x5C005C00U;
+        r[0] = multiply_f16(e4m3_as_halves_even(codes), k_256);
+        r[1] = multiply_f16(e4m3_as_halves_odd(codes), k_256);
+#endif
     }
     MINIM_DEVICE float exp2(float x) const {
         float y;
         asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
         return y;
     }
-    MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const { return atomicAdd(p, x); }
+    MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const {
+        return atomicAdd(p, x);
+    }
     template <class X>
     MINIM_DEVICE X load_fresh(const X* p) const {
         return __ldcg(p);
@@ -146,7 +167,9 @@ struct DeviceThread {
         __threadfence_system();
         asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
     }
-    MINIM_DEVICE float load_from_host(const float* p) const { return __ldcv(p); }
+    MINIM_DEVICE float load_from_host(const float* p) const {
+        return __ldcv(p);
+    }
     MINIM_DEVICE FourFloats load_from_host(const FourFloats* p) const {
         const float4 x = __ldcv(reinterpret_cast<const float4*>(p));
         return {{x.x, x.y, x.z, x.w}};

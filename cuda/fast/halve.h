@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/half_inputs.h"
 #include "cuda/fast/operations.h"
 
 namespace minim::cuda::fast {
@@ -39,7 +40,7 @@ struct HalveKernel {
         const float inverse = 1.0F / scale;  // exact: a power of two, and so is its inverse
         for (int k = 0; k < 2; ++k) {
             auto* both = reinterpret_cast<uint32_t*>(to.half + first + 64 * k);
-            *both = format == Format::bf16 ? pack_bf16(pair[k])
+            *both = format == Format::bf16 ? bf16_pair(pair[k])
                                            : t.pack_f16(pair[k][0] * inverse, pair[k][1] * inverse);
         }
         if (first != 0) return;
@@ -48,9 +49,6 @@ struct HalveKernel {
     }
 
   private:
-    MINIM_DEVICE static uint32_t pack_bf16(const float (&pair)[2]) {
-        return float_to_bf16(pair[0]) | static_cast<uint32_t>(float_to_bf16(pair[1])) << 16;
-    }
     // Returns the scale of a block; each lane of the warp has four of its elements.
     template <class T>
     MINIM_DEVICE static float scale_of(T& t, const float (&own)[2][2]) {

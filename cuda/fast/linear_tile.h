@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiplies packed weights, decoded to F16, by many input rows in F16 on tensor cores: for prompts, and for the experts of many
-// sequences. Replaces linear_many.h if a GPU shows that it is faster.
+// Multiplies weights by many input rows in F16 or BF16 on tensor cores: for prompts, and for the experts of many sequences. Packed weights
+// are decoded to F16 (tile_panels.h); F16, BF16 and FP8 are used as they are in the file (tile_rows.h). Replaces linear_many.h and
+// linear_half_many.h if a GPU shows that it is faster.
 //
 // Shape: a block of 8 warps computes 256 rows of weights and up to 128 inputs, or one of 4 warps 128 rows and 64 inputs on devices
-// that give a block 99 KB; 256 columns of weights at a time, and 128 or fewer of inputs. A warp has two panels, 16 rows each:
-// neighbours, or one of gate and one of up, so that a thread has gate and up of the same row and input. A unit of 32 columns:
-//
-//   1. A lane decodes a row (unpack_unit()), and stores its codes and its scales, as halves times 2^10, in the warp's own memory.
-//   2. load_matrices() gives the codes of rows g and g + 8, four neighbouring columns each: the fragments of two products of 16
-//      columns, in the order of columns of half_inputs.h.
-//   3. Codes become halves with a byte permutation and a subtraction, exactly, and weights with a multiplication.
-//   4. multiply_rows() adds the products with all inputs. Sums are floats; they are multiplied by 2^-10, the matrix' and the input's
-//      factor at the end.
+// that give a block 99 KB; 256 columns of packed weights or 128 of others at a time, and 128 or fewer of inputs. A warp has two times 16
+// rows: neighbours, or those of gate and of up, so that a thread has gate and up of the same row and input. Sums are floats; they are
+// multiplied by the matrix' and the input's factor at the end.
 //
 // An input's factors are mostly 1. If those of a tile are not, its sums are in units of the current factor: between two factors they
 // are multiplied by the quotient, a power of two, so exactly. The bits of a row therefore do not depend on the rows beside it.
 //
-// Layout: panels of lib/panel/; inputs in shared memory as multiply_rows() needs them; a warp's rows 48 bytes apart, 32 of codes and
-// 16 of scales and minima, so that neither stores nor loads of eight rows meet in a bank. Bytes moved: every weight once for 128
-// inputs, every input once for 256 rows. Bound: tensor cores and instructions: for IQ4_XS 275 for a unit and 128 inputs, of which 64
-// are products, and 223 for 64 inputs.
+// Layout: inputs in shared memory as multiply_rows() needs them. Bytes moved: every weight once for 128 inputs, every input once for 256
+// rows. Bound: tensor cores and instructions: for IQ4_XS 275 for a unit and 128 inputs, of which 64 are products, and 223 for 64 inputs.
 #pragma once
 
 #include "cuda/fast/half_inputs.h"
@@ -30,19 +23,18 @@
 
 namespace minim::cuda::fast {
 
-template <class P, class Size>
+// Weights: TilePanels or TileRows.
+template <class Weights, class Size>
 struct LinearTileKernel {
-    using Block = typename P::Block;
-    using Kind = typename P::Kind;
-    using Memory = TileMemory<P, Size>;
+    using Memory = TileMemory<Weights, Size>;
+    using Source = typename Weights::Source;
     static constexpr int k_threads = 32 * Size::k_warps;
     static constexpr bool k_starts_early = true;
     static constexpr int k_shared_bytes = Memory::k_bytes;
     static constexpr int k_inputs = Memory::k_inputs;
     static constexpr int k_rows =
         2 * Size::k_warps * static_cast<int>(k_panel_rows);  // of weights, in a block
-    static constexpr int k_numbers = k_tile_numbers<Kind>;
-    static constexpr int k_stages_of_weights = k_stage_cols / Memory::k_input_cols;
+    static constexpr int k_stages_of_weights = Weights::k_cols / Memory::k_input_cols;
     static constexpr int k_stages_of_factor =
         static_cast<int>(factor_cols(Size::k_size)) / Memory::k_input_cols;
     static constexpr int k_max_units = Memory::k_input_cols / 32;  // of a stage of inputs
@@ -55,7 +47,7 @@ struct LinearTileKernel {
             for (int i = 0; i < call.products.count; ++i) grid.n_blocks += blocks_of(call.products.rows[i]);
             grid.n_blocks_y = (call.n + k_inputs - 1) / k_inputs;
         } else {
-            const int64_t rows = call.experts.rows / k_panel_rows * k_panel_rows;
+            const int64_t rows = Weights::computed_rows(call.experts.rows);
             grid.n_blocks = blocks_of(call.kind == TileKind::activate ? 2 * rows : rows);
             grid.n_blocks_y = call.tiles.most;
         }
@@ -77,25 +69,6 @@ struct LinearTileKernel {
   private:
     using Sums = float[2][k_inputs / 8][4];
 
-    // What a block computes.
-    struct Work {
-        const uint8_t* weights;  // of gate and up those of gate
-        const uint8_t* up;
-        float scale;
-        float up_scale;
-        int64_t first_row;
-        int64_t rows;        // of the matrix
-        int count;           // of inputs
-        int task;            // of Products
-        int32_t first_slot;  // in ExpertTiles::slot
-    };
-    // The panels of a warp.
-    struct Panels {
-        const std::byte* first;
-        const std::byte* second;
-        bool are_there;
-    };
-
     MINIM_HOST_DEVICE static int64_t blocks_of(int64_t rows) { return (rows + k_rows - 1) / k_rows; }
 
     // Rows of the inputs and of the outputs.
@@ -108,8 +81,8 @@ struct LinearTileKernel {
         return input_rows(t) + k_inputs;
     }
 
-    MINIM_DEVICE Work work_of(int block, int block_y) const {
-        Work work = {};
+    MINIM_DEVICE TileTask work_of(int block, int block_y) const {
+        TileTask work = {};
         if (call.kind == TileKind::linear) {
             int64_t of_task = block;
             while (of_task >= blocks_of(call.products.rows[work.task]))
@@ -126,7 +99,7 @@ struct LinearTileKernel {
         const exact::ExpertRows experts = rows_of(call.experts, tile.expert);
         work.count = tile.count;
         work.first_slot = tile.first;
-        work.rows = call.experts.rows / k_panel_rows * k_panel_rows;
+        work.rows = Weights::computed_rows(call.experts.rows);
         work.first_row = int64_t{block} * k_rows;
         work.scale = experts.scale;
         work.weights = experts.data;
@@ -138,21 +111,8 @@ struct LinearTileKernel {
         }
         return work;
     }
-    MINIM_DEVICE Panels panels_of(const Work& work, int warp) const {
-        const auto at = [&](const uint8_t* weights, int64_t row) {
-            return reinterpret_cast<const std::byte*>(weights) + row * call.row_bytes;
-        };
-        if (call.kind == TileKind::activate) {
-            const int64_t row = work.first_row + 16 * warp;
-            return {at(work.weights, row), at(work.up, row), row < work.rows};
-        }
-        const int64_t row = work.first_row + 32 * warp;
-        // Beyond the last panel the one before it stands for it.
-        return {at(work.weights, row), at(work.weights, row + 16 < work.rows ? row + 16 : row),
-                row < work.rows};
-    }
     template <class T>
-    MINIM_DEVICE void put_rows(T& t, const Work& work) const {
+    MINIM_DEVICE void put_rows(T& t, const TileTask& work) const {
         for (int i = t.index(); i < work.count; i += k_threads) {
             int32_t row = t.block_y() * k_inputs + i;
             if (call.kind != TileKind::linear) row = call.tiles.slot[work.first_slot + i];
@@ -162,22 +122,25 @@ struct LinearTileKernel {
         }
     }
 
-    // Adds the products to sum[panel][j][i]: inputs 8 j + 2 (lane % 4) + i % 2, rows lane / 4 + 8 (i / 2) of the warp's panel.
+    // Adds the products to sum[panel][j][i]: inputs 8 j + 2 (lane % 4) + i % 2, rows lane / 4 + 8 (i / 2) of 16 of the warp.
     // Returns whether sums are in units of the input's last factor.
     template <class T>
     MINIM_DEVICE bool multiply(T& t, Sums& sum) const {
         std::byte* shared = t.shared();
         const int warp = t.index() / 32;
-        const Work work = work_of(t.block(), t.block_y());
-        const Panels panels = panels_of(work, warp);
+        const TileTask work = work_of(t.block(), t.block_y());
+        const Source source = Weights::source_of(call, work, warp);
         const int count = work.count;
         put_rows(t, work);
-        std::byte* weights = shared + Memory::k_weights_at + warp * Memory::k_pair_bytes;
+        std::byte* weights = shared + Memory::k_weights_at + warp * Weights::k_warp_bytes;
+        std::byte* headers = shared + Memory::k_headers_at + warp * Weights::k_headers_bytes;
+        const TileWarpMemory memory = {shared + Memory::k_own_at + warp * Weights::k_own_bytes, headers,
+                                       shared + Memory::k_table_at};
         auto* flag = reinterpret_cast<uint32_t*>(shared + Memory::k_flag_at);
         if (t.index() == 0) *flag = 0;
-        copy_table<P>(t, k_threads, shared + Memory::k_table_at);
-        copy_headers(t, panels);
-        copy_weights(t, panels, 0, weights);
+        Weights::copy_table(t, k_threads, shared + Memory::k_table_at);
+        Weights::copy_headers(t, source, headers);
+        Weights::copy(t, source, call.cols, 0, weights);
         t.copies_end_group();
         if (call.kind == TileKind::linear) t.wait_for_inputs();
         t.sync();  // rows and flag are there
@@ -189,7 +152,7 @@ struct LinearTileKernel {
         bool has_factors = false;
         MINIM_DEVICE_LOOP
         for (int stage = 0; stage < n_stages; ++stage) {
-            // The weights of the next 256 columns, started one stage ago, may still be under way.
+            // The weights of the next columns, started one stage ago, may still be under way.
             if (stage % k_stages_of_weights == 1) {
                 t.template copies_wait<1>();
             } else {
@@ -201,45 +164,21 @@ struct LinearTileKernel {
                 copy_inputs(t, count, stage + 1, shared + (stage + 1) % 2 * Memory::k_input_bytes);
             t.copies_end_group();
             if (stage % k_stages_of_weights == 0) {
-                copy_weights(t, panels, part + 1, weights + (part + 1) % 2 * Memory::k_weight_bytes);
+                Weights::copy(t, source, call.cols, part + 1,
+                              weights + (part + 1) % 2 * Memory::k_weight_bytes);
                 t.copies_end_group();
             }
             if (stage == 0) has_factors = *flag != 0;
             if (has_factors && stage > 0 && stage % k_stages_of_factor == 0)
                 change_factors(t, count, stage / k_stages_of_factor, sum);
-            if (!panels.are_there) continue;
+            if (!source.are_there) continue;
             const int units_left = n_units - stage * k_max_units;
-            multiply_stage(t, weights + part % 2 * Memory::k_weight_bytes,
-                           shared + stage % 2 * Memory::k_input_bytes,
-                           stage % k_stages_of_weights * k_max_units,
-                           units_left < k_max_units ? units_left : k_max_units, count, sum);
+            Weights::template multiply<k_inputs>(
+                t, memory, weights + part % 2 * Memory::k_weight_bytes,
+                shared + stage % 2 * Memory::k_input_bytes, stage % k_stages_of_weights * k_max_units,
+                units_left < k_max_units ? units_left : k_max_units, count, sum);
         }
         return has_factors;
-    }
-
-    template <class T>
-    MINIM_DEVICE void copy_headers(T& t, const Panels& panels) const {
-        if constexpr (Memory::k_header_bytes > 0) {
-            std::byte* to = t.shared() + Memory::k_headers_at + t.index() / 32 * 2 * 64;
-            const int at = t.index() % 32 * 16;
-            if (!panels.are_there || at >= Memory::k_header_bytes) return;
-            t.copy_16(to + at, panels.first + at);
-            t.copy_16(to + 64 + at, panels.second + at);
-        }
-    }
-
-    // Each warp copies its own panels.
-    template <class T>
-    MINIM_DEVICE void copy_weights(T& t, const Panels& panels, int part, std::byte* to) const {
-        const int64_t cols_left = call.cols - int64_t{part} * k_stage_cols;
-        if (!panels.are_there || cols_left <= 0) return;
-        const int cols = cols_left < k_stage_cols ? static_cast<int>(cols_left) : k_stage_cols;
-        const int bytes = cols / Block::block_elems * Block::block_bytes * static_cast<int>(k_panel_rows);
-        const int64_t first = Memory::k_header_bytes + int64_t{part} * Memory::k_panel_bytes;
-        for (int at = 16 * (t.index() % 32); at < bytes; at += 16 * 32) {
-            t.copy_16(to + at, panels.first + first + at);
-            t.copy_16(to + Memory::k_second_at + at, panels.second + first + at);
-        }
     }
 
     // A warp copies eight inputs at a time, 64 neighbouring bytes of each: to shared memory 128 neighbouring bytes.
@@ -288,98 +227,19 @@ struct LinearTileKernel {
         }
     }
 
-    // Multiplies n_units units from `first_unit` of a stage of weights on.
-    template <class T>
-    MINIM_DEVICE void multiply_stage(T& t, const std::byte* weights, const std::byte* inputs, int first_unit,
-                                     int n_units, int count, Sums& sum) const {
-        std::byte* own = t.shared() + Memory::k_own_at + t.index() / 32 * Memory::k_own_bytes;
-        MINIM_DEVICE_LOOP
-        for (int u = 0; u < n_units; ++u) {
-            decode(t, weights, first_unit + u, own);
-            uint32_t a[2][2][4];
-            for (int p = 0; p < 2; ++p) make_fragments(t, own + 16 * p * Memory::k_row_stride, a[p]);
-            t.template multiply_rows<k_inputs>(sum, a, inputs + row_place<k_inputs>(0, 32 * u), count);
-        }
-    }
-
-    // Decodes a unit of the warp's panels to its own memory.
-    template <class T>
-    MINIM_DEVICE void decode(T& t, const std::byte* weights, int unit, std::byte* own) const {
-        constexpr int k_block_units = Block::block_elems / 32;
-        const int panel = t.index() % 32 / static_cast<int>(k_panel_rows);
-        const int lane = t.index() % static_cast<int>(k_panel_rows);
-        const PanelBlock<Lanes> header = {
-            t.shared() + Memory::k_headers_at + (t.index() / 32 * 2 + panel) * 64, lane};
-        const PanelBlock<Lanes> block = {
-            weights + panel * Memory::k_second_at +
-                unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
-            lane};
-        Unit codes;
-        with_unit<P>(unit % k_block_units, [&](auto block_unit) {
-            unpack_unit<P, block_unit>(header, block, t.shared() + Memory::k_table_at, codes);
-        });
-        TileNumbers<k_numbers> numbers;
-        for (int g = 0; g < Kind::k_groups; ++g) {
-            numbers.both[g] = twice(t, codes.scale[g]);
-            if constexpr (Kind::k_minima) numbers.both[Kind::k_groups + g] = twice(t, codes.minimum[g]);
-        }
-        t.sync_warp();  // the last unit is done with
-        std::byte* row = own + t.index() % 32 * Memory::k_row_stride;
-        auto* to = reinterpret_cast<SixteenBytes*>(row);
-        to[0] = {{codes.code[0], codes.code[1], codes.code[2], codes.code[3]}};
-        to[1] = {{codes.code[4], codes.code[5], codes.code[6], codes.code[7]}};
-        *reinterpret_cast<TileNumbers<k_numbers>*>(row + Memory::k_numbers_at) = numbers;
-        t.sync_warp();
-    }
-    template <class T>
-    MINIM_DEVICE static uint32_t twice(T& t, float number) {
-        const float scaled = number * k_unpacked_factor;
-        return t.pack_f16(scaled, scaled);
-    }
-
-    // Makes the fragments of the 16 rows at `rows`.
-    template <class T>
-    MINIM_DEVICE static void make_fragments(T& t, const std::byte* rows, uint32_t (&a)[2][4]) {
-        // A byte is made the lower one of the half 1024 + byte. Signed bytes have 128 added before.
-        constexpr bool k_signed = Kind::k_codes == Codes::wide;
-        constexpr uint32_t k_zero =
-            (0x6400U + (k_signed ? 128U : static_cast<uint32_t>(Kind::k_offset))) * 0x10001U;
-        const int lane = t.index() % 32;
-        uint32_t codes[4];
-        t.load_matrices(codes, rows + lane % 16 * Memory::k_row_stride + lane / 16 * 16);
-        for (int r = 0; r < 2; ++r) {
-            const auto numbers = *reinterpret_cast<const TileNumbers<k_numbers>*>(
-                rows + (lane / 4 + 8 * r) * Memory::k_row_stride + Memory::k_numbers_at);
-            for (int k = 0; k < 2; ++k) {
-                const int group = Kind::k_groups == 2 ? k : 0;
-                const uint32_t four = k_signed ? codes[2 * k + r] ^ 0x80808080U : codes[2 * k + r];
-                for (int h = 0; h < 2; ++h) {
-                    const uint32_t both =
-                        t.subtract_f16(Lanes::permute(four, 0x64646464U, h == 0 ? 0x4140U : 0x4342U), k_zero);
-                    if constexpr (Kind::k_minima) {
-                        a[k][r + 2 * h] =
-                            t.fma_f16(both, numbers.both[group], numbers.both[Kind::k_groups + group]);
-                    } else {
-                        a[k][r + 2 * h] = t.multiply_f16(both, numbers.both[group]);
-                    }
-                }
-            }
-        }
-    }
-
     // Returns the factor of an input's sums. It is a power of two.
     template <class T>
     MINIM_DEVICE float factor_of(T& t, int input, bool has_factors) const {
-        if (!has_factors) return 1.0F / k_unpacked_factor;
+        if (!has_factors) return 1.0F / Weights::k_factor;
         const int64_t n = n_factors(call.cols, Size::k_size);
-        return call.input.factor[input_rows(t)[input] * n + n - 1] / k_unpacked_factor;
+        return call.input.factor[input_rows(t)[input] * n + n - 1] / Weights::k_factor;
     }
 
     // Writes the results, by half of the inputs.
     template <class T>
     MINIM_DEVICE void put(T& t, const Sums& sum, bool has_factors) const {
         auto* values = reinterpret_cast<float*>(t.shared());
-        const Work work = work_of(t.block(), t.block_y());
+        const TileTask work = work_of(t.block(), t.block_y());
         const int lane = t.index() % 32;
         float* own = values + lane % 4 * 2 * Memory::k_sum_stride + t.index() / 32 * 32 + lane / 4;
         MINIM_DEVICE_UNROLLED
@@ -399,9 +259,9 @@ struct LinearTileKernel {
         }
     }
 
-    // A warp takes an input at a time. In its sums 16 rows of each warp's first panel are followed by those of the second.
+    // A warp takes an input at a time. In its sums the first 16 rows of each warp are followed by the second ones.
     template <class T>
-    MINIM_DEVICE void put_half(T& t, const Work& work, const float* values, int first,
+    MINIM_DEVICE void put_half(T& t, const TileTask& work, const float* values, int first,
                                bool has_factors) const {
         const int64_t rows_left = work.rows - work.first_row;
         MINIM_DEVICE_LOOP
@@ -416,10 +276,10 @@ struct LinearTileKernel {
                     return activate_pair(call.experts.activation, both[0] * factor * work.scale,
                                          both[16] * factor * work.up_scale);
                 };
-                put_halves<k_rows / 2>(t, activated,
-                                       rows_left < k_rows / 2 ? static_cast<int>(rows_left) : k_rows / 2,
-                                       call.activated.half + row * work.rows + work.first_row,
-                                       call.activated.factor + row * n + t.block());
+                put_halves<k_rows / 2, Weights::k_halves>(
+                    t, activated, rows_left < k_rows / 2 ? static_cast<int>(rows_left) : k_rows / 2,
+                    call.activated.half + row * work.rows + work.first_row,
+                    call.activated.factor + row * n + t.block());
                 continue;
             }
             const bool is_linear = call.kind == TileKind::linear;

@@ -220,8 +220,8 @@ void activate_half_many(Stream stream, const Experts& gate, const Experts& up, c
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
                        const ExpertTiles& tiles, float* y);
 
-// The tile kernel (linear_tile.h): products of packed weights, decoded to F16, and many rows in F16. How much a block computes
-// depends on the shared memory that a device gives it:
+// The tile kernel (linear_tile.h): products of packed weights, decoded to F16, or of F16, BF16 and FP8_E4M3_B128 weights, and many rows
+// in F16 or BF16. How much a block computes depends on the shared memory that a device gives it:
 enum class TileSize : uint8_t {
     small,  // 128 rows of weights and 64 inputs, in k_max_shared_bytes
     large,  // 256 rows and 128 inputs, in k_large_shared_bytes
@@ -240,19 +240,31 @@ MINIM_HOST_DEVICE constexpr int64_t factor_cols(TileSize size) {
 MINIM_HOST_DEVICE constexpr int64_t n_factors(int64_t cols, TileSize size) {
     return (cols + factor_cols(size) - 1) / factor_cols(size);
 }
-// Rows in F16 in the tile kernel's order of columns (half_inputs.h).
+// Returns whether the tile kernel multiplies weights of the format that are not packed: F16, BF16 and FP8_E4M3_B128.
+bool has_tile_rows(Format format, int64_t cols);
+// The inputs of the tile kernel, by weights.
+enum class HalfKind : uint8_t {
+    packed,  // F16, in an order of columns of their own (half_inputs.h)
+    f16,     // of F16 and FP8
+    bf16,
+};
+MINIM_HOST_DEVICE constexpr HalfKind half_kind(Format weights, bool is_packed) {
+    if (is_packed) return HalfKind::packed;
+    return weights == Format::bf16 ? HalfKind::bf16 : HalfKind::f16;
+}
 struct HalfInputs {
     uint16_t* half;  // [n, cols]
-    float* factor;   // [n, n_factors(cols, size)]: x = factor * half
+    float* factor;   // [n, n_factors(cols, size)]: x = factor * half; of BF16 all 1
+    HalfKind kind = HalfKind::packed;
 };
 void halve_rows(Stream stream, const float* x, int64_t n, int64_t cols, TileSize size, const HalfInputs& out);
-// The rows of whole panels.
+// Of packed weights the rows of whole panels.
 void linear_tile(Stream stream, const Products& products, const HalfInputs& input, int64_t n, TileSize size);
 // activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one format; rows is a multiple of 32.
-// tiles.size is at most tile_inputs(size).
+// `activated` has the kind of h; tiles.size is at most tile_inputs(size).
 void activate_tile(Stream stream, const Experts& gate, const Experts& up, const HalfInputs& h, int64_t n_used,
                    const ExpertTiles& tiles, const HalfInputs& activated, TileSize size);
-// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots.
+// output [n_slots, rows] = W x, of packed weights for the rows of whole panels; the input has a row for every slots_a_row slots.
 void project_tile(Stream stream, const Experts& experts, const HalfInputs& input, int64_t slots_a_row,
                   const ExpertTiles& tiles, float* output, TileSize size);
 
@@ -365,7 +377,7 @@ struct Slots {
 // of one format; rows is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
-// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`
+// output [n_slots, rows] = W x, of packed weights for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`
 // may be null, and must be null if slots have tiles.
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
              const Slots& slots, float* output, const SlotSums* sums);

@@ -33,10 +33,11 @@ const PanelKernels* panel_kernels(Format format) {
     return nullptr;
 }
 
-// Requires that the format has panels.
+// Requires that the format has panels or tile rows.
 void launch_tile(Stream stream, Format format, const TileCall& call, TileSize size) {
-    for (const TileKernelTable* family : {&k_tile_blocks_of_32, &k_tile_k_quants, &k_tile_value_tables,
-                                          &k_tile_grids, &k_tile_trellis, &k_tile_ternary}) {
+    for (const TileKernelTable* family :
+         {&k_tile_blocks_of_32, &k_tile_k_quants, &k_tile_value_tables, &k_tile_grids, &k_tile_trellis,
+          &k_tile_ternary, &k_tile_unpacked}) {
         const TileKernel kernel = family->by_format[static_cast<size_t>(format)];
         if (kernel != nullptr) return kernel(stream, call, size);
     }
@@ -223,6 +224,10 @@ void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x
     with_block(HalfTileBlocks{}, experts.format, [&](auto block) {
         start(stream, ProjectHalfManyKernel<decltype(block)>{experts, x, slots_a_row, tiles, y});
     });
+}
+
+bool has_tile_rows(Format format, int64_t cols) {
+    return cols % 32 == 0 && k_tile_unpacked.by_format[static_cast<size_t>(format)] != nullptr;
 }
 
 void halve_rows(Stream stream, const float* x, int64_t n, int64_t cols, TileSize size,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile kernel (linear_tile.h) of each format. Each family of formats is compiled in a file of its own.
+// The tile kernel (linear_tile.h) of each format. Each family of packed formats is compiled in a file of its own, and so are the formats
+// that are not packed.
 #pragma once
 
 #include "cuda/fast/operations.h"
@@ -26,14 +27,27 @@ struct TileCall {
     float* output = nullptr;
 };
 
+// What a block computes of it.
+struct TileTask {
+    const uint8_t* weights;  // of gate and up those of gate
+    const uint8_t* up;
+    float scale;
+    float up_scale;
+    int64_t first_row;
+    int64_t rows;        // of the matrix
+    int count;           // of inputs
+    int task;            // of Products
+    int32_t first_slot;  // in ExpertTiles::slot
+};
+
 using TileKernel = void (*)(Stream stream, const TileCall& call, TileSize size);
 
-// By format; null for formats that have no panels.
+// By format; null for formats of other families.
 struct TileKernelTable {
     TileKernel by_format[k_format_count];
 };
 
 extern const TileKernelTable k_tile_blocks_of_32, k_tile_k_quants, k_tile_value_tables, k_tile_grids,
-    k_tile_trellis, k_tile_ternary;
+    k_tile_trellis, k_tile_ternary, k_tile_unpacked;
 
 }  // namespace minim::cuda::fast

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile kernels of a family of formats, over launch(stream, grid, kernel), which the including file defines.
+// The tile kernels of a family of packed formats, or of others, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/linear_tile.h"
 #include "cuda/fast/tile_kernels.h"
+#include "cuda/fast/tile_panels.h"
+#include "cuda/fast/tile_rows.h"
+#include "format/blocks.h"
 
 namespace minim::cuda::fast {
 
-template <class P>
+template <class Weights>
 void tile_of(Stream stream, const TileCall& call, TileSize size) {
     if (size == TileSize::large) {
-        const LinearTileKernel<P, LargeTile> kernel = {call};
+        const LinearTileKernel<Weights, LargeTile> kernel = {call};
         launch(stream, kernel.grid(), kernel);
     } else {
-        const LinearTileKernel<P, SmallTile> kernel = {call};
+        const LinearTileKernel<Weights, SmallTile> kernel = {call};
         launch(stream, kernel.grid(), kernel);
     }
 }
@@ -19,7 +22,13 @@ void tile_of(Stream stream, const TileCall& call, TileSize size) {
 template <class... Panels>
 constexpr TileKernelTable tile_table_of(panel::PanelList<Panels...>) {
     TileKernelTable table = {};
-    ((table.by_format[static_cast<size_t>(Panels::Block::format)] = tile_of<Panels>), ...);
+    ((table.by_format[static_cast<size_t>(Panels::Block::format)] = tile_of<TilePanels<Panels>>), ...);
+    return table;
+}
+template <class... Blocks>
+constexpr TileKernelTable tile_table_of(BlockList<Blocks...>) {
+    TileKernelTable table = {};
+    ((table.by_format[static_cast<size_t>(Blocks::format)] = tile_of<TileRows<Blocks>>), ...);
     return table;
 }
 

@@ -50,7 +50,7 @@ constexpr TileKernelTable emulated_tiles(panel::PanelList<Panels...>) {
     TileKernelTable table = {};
     const auto add = [&]<class Panel>(std::type_identity<Panel>) {
         if constexpr (is_emulated(Panel::Block::format))
-            table.by_format[static_cast<size_t>(Panel::Block::format)] = tile_of<Panel>;
+            table.by_format[static_cast<size_t>(Panel::Block::format)] = tile_of<TilePanels<Panel>>;
     };
     (add(std::type_identity<Panels>()), ...);
     return table;
@@ -69,5 +69,6 @@ const TileKernelTable k_tile_value_tables = emulated_tiles(panel::ValueTables<La
 const TileKernelTable k_tile_grids = emulated_tiles(GridPanels());
 const TileKernelTable k_tile_trellis = emulated_tiles(panel::Trellis<Lanes>());
 const TileKernelTable k_tile_ternary = emulated_tiles(panel::Ternary<Lanes>());
+const TileKernelTable k_tile_unpacked = tile_table_of(BlockList<F16, BF16, FP8_E4M3_B128>());
 
 }  // namespace minim::cuda::fast

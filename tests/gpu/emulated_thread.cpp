@@ -19,6 +19,7 @@
 #include "base/format_text.h"
 #include "base/half.h"
 #include "cuda/host_piece.h"
+#include "format/e4m3.h"
 
 namespace minim::test {
 namespace {
@@ -748,6 +749,11 @@ uint32_t EmulatedThread::fma_f16(uint32_t a, uint32_t b, uint32_t c) const {
     // The product is exact in float. The sum is rounded to float first, which is not the same in rare cases.
     const auto fma = [](uint32_t x, uint32_t y, uint32_t z) { return half_of(x) * half_of(y) + half_of(z); };
     return pack_f16(fma(a, b, c), fma(a >> 16, b >> 16, c >> 16));
+}
+
+void EmulatedThread::halves_of_e4m3(uint32_t (&r)[2], uint32_t codes) const {
+    const auto half = [&](int byte) { return e4m3_to_float(static_cast<uint8_t>(codes >> (8 * byte))); };
+    for (int i = 0; i < 2; ++i) r[i] = pack_f16(half(i), half(i + 2));
 }
 
 float EmulatedThread::exp2(float x) const {

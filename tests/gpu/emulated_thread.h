@@ -110,11 +110,18 @@ class EmulatedThread {
     uint32_t subtract_f16(uint32_t a, uint32_t b) const;
     uint32_t multiply_f16(uint32_t a, uint32_t b) const;
     uint32_t fma_f16(uint32_t a, uint32_t b, uint32_t c) const;
-    template <int n_inputs, int n_panels, int n_steps>
+    template <int n_inputs, Format halves = Format::f16, int n_panels, int n_steps>
     void multiply_rows(float (&sum)[n_panels][n_inputs / 8][4], const uint32_t (&a)[n_panels][n_steps][4],
                        const std::byte* b, int count) {
-        cuda::fast::multiply_rows_by_mma<n_inputs>(*this, sum, a, b, count);
+        cuda::fast::multiply_rows_by_mma<n_inputs, halves>(*this, sum, a, b, count);
     }
+    template <int n_inputs, int n_panels, int n_steps>
+    void multiply_scaled_rows(float (&sum)[n_panels][n_inputs / 8][4],
+                              const uint32_t (&a)[n_panels][n_steps][4], const float (&scale)[n_panels][2],
+                              const std::byte* b, int count) {
+        cuda::fast::multiply_scaled_rows_by_mma<n_inputs>(*this, sum, a, scale, b, count);
+    }
+    void halves_of_e4m3(uint32_t (&r)[2], uint32_t codes) const;
     float exp2(float x) const;
     int32_t add_to(int32_t* p, int32_t x) const;
     template <class X>

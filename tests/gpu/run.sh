@@ -240,7 +240,7 @@ if wants prompt; then
     found '^FAIL| cases, ' 20
     MINIM_CUDA_PATHS=tiles step "tile kernel: experts of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" experts
     found '^FAIL| cases, ' 20
-    for format in IQ4_XS IQ2_S; do
+    for format in IQ4_XS IQ2_S BF16; do
         MINIM_CUDA_PATHS=tiles by_operation "$format, 4 layers, 2,048 rows, tiles" 25 --layers 4 --vocab 3200 --experts-format "$format" --parallel 2048
     done
     for format in IQ4_XS Q4_K; do
