@@ -77,6 +77,7 @@ struct OtherRows {
     Format narrowed = Format::count_;
     Format halved = Format::count_;
     std::optional<HalfKind> tiled = {};  // in FastWork::tile_input
+    bool lack_blocks = false;            // the blocks of the operation's input have not been made
 };
 
 // Returns the view of a packed matrix as F16 in the stream's work space.
@@ -238,13 +239,24 @@ void multiply_tiles(cuda::Stream& s, const Products& products, bool is_packed, c
     linear_tile(s.stream, products, input, n, s.tile_size);
 }
 
-// Multiplies packed weights, the rows of whole panels. input: null if no kernel of the operation reads it.
+// Returns whether a stream kernel may quantise n rows that an operation needs in blocks.
+bool quantizes_in_stream(const cuda::Stream& s, int64_t n) {
+    return s.stream_device.n_processors > 0 && n <= k_max_stream_rows;
+}
+
+// Multiplies packed weights, the rows of whole panels. input: the blocks of h, or where they are if rows.lack_blocks; null if no kernel
+// of the operation reads them.
 void multiply_packed(cuda::Stream& s, const Products& products, const float* h, const Q8Block* input,
                      int64_t n, OtherRows& rows) {
-    if (linear_stream(s.stream, products, input, n, s.stream_device)) return;
     const bool is_many = takes_many(s, products, n);
-    if (!is_many || !has_tile_kernel(s)) return linear(s.stream, products, input, n, is_many);
-    multiply_tiles(s, products, true, h, n, rows);
+    if (is_many && has_tile_kernel(s)) return multiply_tiles(s, products, true, h, n, rows);
+    if (std::exchange(rows.lack_blocks, false)) {
+        const StreamRows floats = {.x = h, .quantized = s.fast_work.input};
+        if (linear_stream(s.stream, products, floats, n, s.stream_device)) return;
+        quantize(s.stream, h, n, products.cols, s.fast_work.input);
+    }
+    if (linear_stream(s.stream, products, {input}, n, s.stream_device)) return;
+    linear(s.stream, products, input, n, is_many);
 }
 
 void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
@@ -369,7 +381,9 @@ float* activated_of(const cuda::Stream& s, const ExpertsCall& call) {
 // begins only when the ids have been written: both kernels that activate slots for a few rows hold it back until then,
 // and exact kernels are not overtaken. For slots whose expert is not here, some forms are made from old contents of the
 // memory; nothing reads them.
-void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* input, const Slots& slots) {
+// lack_blocks: h has not been quantised, and gate and up are is_fused(); then `input` is where its blocks will be.
+void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* input, bool lack_blocks,
+                    const Slots& slots) {
     const Experts& gate = call.weights.gate;
     const Experts& up = call.weights.up;
     SlotInput rows = {call.h, call.n, input, s.fast_work.halved, s.fast_work.tile_input, call.n_used};
@@ -381,8 +395,14 @@ void activate_slots(cuda::Stream& s, const ExpertsCall& call, const Q8Block* inp
         return;
     }
     Q8Block* quantized = s.fast_work.quantized_slots;
+    if (lack_blocks) {
+        const StreamRows floats = {.x = call.h, .quantized = s.fast_work.input};
+        if (activate_stream(s.stream, gate, up, floats, call.n_used, slots, quantized, s.stream_device))
+            return;
+        quantize(s.stream, call.h, call.n, gate.cols, s.fast_work.input);
+    }
     if (is_fused(call) && is_for_stream(slots) &&
-        activate_stream(s.stream, gate, up, input, call.n_used, slots, quantized, s.stream_device))
+        activate_stream(s.stream, gate, up, {input}, call.n_used, slots, quantized, s.stream_device))
         return;
     if (is_fused(call)) return activate(s.stream, gate, up, input, call.n_used, slots, quantized);
     float* activated = activated_of(s, call);
@@ -426,8 +446,10 @@ void launch_one(cuda::Stream& s, const Operation& operation, const LinearCall& c
     const float* h = call.h;
     const int64_t n = call.n;
     NormRow norm = operation.norm;
-    if (operation.quantizes) quantize(s.stream, h, n, call.tasks[0].weight->cols, s.fast_work.input);
     OtherRows other_rows;
+    other_rows.lack_blocks = operation.quantizes && quantizes_in_stream(s, n);
+    if (operation.quantizes && !other_rows.lack_blocks)
+        quantize(s.stream, h, n, call.tasks[0].weight->cols, s.fast_work.input);
     uint64_t done = 0;
     for (size_t i = 0; i < call.tasks.size(); ++i) {
         if (!is_unpacked(s, call.tasks[i], n)) continue;
@@ -499,8 +521,11 @@ void launch_one(cuda::Stream& s, const Operation& operation, const ExpertsCall& 
     const bool is_packed = call.weights.down_is_packed;
     ExpertTiles tiles = {};
     const Slots slots = slots_of(s, call, tiles);
-    if (operation.quantizes) quantize(s.stream, call.h, call.n, call.weights.gate.cols, s.fast_work.input);
-    activate_slots(s, call, operation.input, slots);
+    const bool lack_blocks =
+        operation.quantizes && is_fused(call) && slots.tiles == nullptr && quantizes_in_stream(s, call.n);
+    if (operation.quantizes && !lack_blocks)
+        quantize(s.stream, call.h, call.n, call.weights.gate.cols, s.fast_work.input);
+    activate_slots(s, call, operation.input, lack_blocks, slots);
     SlotInput activated = {activated_of(s, call),    slots.n_slots,          s.fast_work.quantized_slots,
                            s.fast_work.halved_slots, s.fast_work.tile_slots, 1};
     if (is_fused_in_tiles(s, call, slots)) activated.in_tiled = half_kind(down.format, is_packed);

@@ -27,6 +27,21 @@ bool takes_slots(const Slots& slots, int64_t slots_a_row) {
     return slots.n_slots != 0 && slots.n_slots <= most_rows * slots_a_row;
 }
 
+bool is_aligned(const StreamRows& rows) {
+    return reinterpret_cast<uintptr_t>(rows.x) % sizeof(FourFloats) == 0;
+}
+
+// Returns whether results of n rows overlap the floats of the input: blocks write the ones beside others that read the others.
+bool overwrites(const Products& products, int64_t n, const StreamRows& input) {
+    if (input.x == nullptr) return false;
+    const float* x_end = input.x + n * products.cols;
+    for (int i = 0; i < products.count; ++i) {
+        const float* y = products.y[i];
+        if (y < x_end && input.x < y + (n - 1) * products.y_stride[i] + products.rows[i]) return true;
+    }
+    return false;
+}
+
 // The experts of slots that may have entries of their own.
 Experts with_places(const Experts& experts, const Slots& slots) {
     Experts own = experts;
@@ -51,9 +66,9 @@ bool has_stream_kernel(Format format) {
     return stream_kernel(format) != nullptr;
 }
 
-bool linear_stream(Stream stream, const Products& products, const Q8Block* input, int64_t n,
+bool linear_stream(Stream stream, const Products& products, const StreamRows& input, int64_t n,
                    const StreamDevice& device) {
-    if (n == 0 || n > k_max_stream_rows) return false;
+    if (n == 0 || n > k_max_stream_rows || !is_aligned(input) || overwrites(products, n, input)) return false;
     return launch_stream(stream, products.format,
                          {.kind = StreamKind::rows,
                           .cols = products.cols,
@@ -75,10 +90,11 @@ bool linear_norm_stream(Stream stream, const Products& products, const NormRow& 
                          device);
 }
 
-bool activate_stream(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
-                     const Slots& slots, Q8Block* activated, const StreamDevice& device) {
-    if (!takes_slots(slots, n_used)) return false;
+bool activate_stream(Stream stream, const Experts& gate, const Experts& up, const StreamRows& h,
+                     int64_t n_used, const Slots& slots, Q8Block* activated, const StreamDevice& device) {
+    if (!takes_slots(slots, n_used) || !is_aligned(h)) return false;
     const bool is_tiled = slots.tiles != nullptr;
+    if (is_tiled && h.blocks == nullptr) return false;
     StreamCall call = {.kind = is_tiled ? StreamKind::activate_tiles : StreamKind::activate,
                        .cols = gate.cols,
                        .row_bytes = gate.row_bytes,
@@ -98,7 +114,7 @@ bool project_stream(Stream stream, const Experts& experts, const Q8Block* input,
     StreamCall call = {.kind = is_tiled ? StreamKind::project_tiles : StreamKind::project,
                        .cols = experts.cols,
                        .row_bytes = experts.row_bytes,
-                       .input = input,
+                       .input = {input},
                        .experts = with_places(experts, slots),
                        .output = output,
                        .n_used = sums == nullptr ? 1 : static_cast<int32_t>(sums->n_used),

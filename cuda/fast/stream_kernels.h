@@ -15,12 +15,20 @@ struct StreamDevice {
 // The last two are of slots in tiles.
 enum class StreamKind : uint8_t { rows, activate, project, activate_tiles, project_tiles };
 
+// Rows of input: blocks, or floats that every block of threads quantises for itself.
+struct StreamRows {
+    const Q8Block* blocks = nullptr;  // [n, cols / 32]
+    const float* x = nullptr;         // [n, cols], aligned to 16 bytes; results must not overlap it
+    Q8Block* quantized = nullptr;     // gets the blocks of x, for later kernels
+};
+
 // The arguments of a launch. What a kind does not have is empty.
 struct StreamCall {
     StreamKind kind;
     int64_t cols;
     int64_t row_bytes;
-    const Q8Block* input = nullptr;  // [n_inputs, cols / 32]; null: one row, normalised by each block
+    StreamRows input =
+        {};  // of n_inputs rows; nothing: one row, normalised by each block; slots in tiles have blocks
     int32_t n_inputs = 1;
     // rows
     Products products = {};

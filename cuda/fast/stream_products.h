@@ -5,11 +5,12 @@
 // Shape: one block for each multiprocessor, with all of its shared memory; its warps have roles (stream_roles.h). An item is 32 rows of
 // a matrix; 16 of gate and 16 of up; or 32 of a slot's down. Runs of items go to blocks in turn: two items of gate and up, whose 32
 // results are quantised together, or all slots of a row for 32 rows of down, which are added up in the block. Layout: panels of
-// lib/panel/; inputs are Q8Blocks in shared memory, copied or normalised once for a block. Bytes moved: every weight once for up to four
-// inputs; 1.5 bytes of input for each column and block. Bound: memory bandwidth, or the instructions of a unit as in linear_few.h, but
-// without barriers of the block, copies and addresses among them.
+// lib/panel/; inputs are Q8Blocks in shared memory, copied, quantised or normalised once for a block. Bytes moved: every weight once for
+// up to four inputs; 1.5 bytes of input for each column and block, or 4 of floats. Bound: memory bandwidth, or the instructions of a unit
+// as in linear_few.h, but without barriers of the block, copies and addresses among them.
 #pragma once
 
+#include "cuda/fast/quantize_rows.h"
 #include "cuda/fast/stream_roles.h"
 #include "cuda/rounded_product.h"
 
@@ -189,11 +190,16 @@ struct StreamProductsKernel {
         ConsumerThreads<T, k_count> consumers = {t};
         copy_table<P>(t, k_count, shared + memory.table_at);
         auto* inputs = reinterpret_cast<Q8Block*>(shared + memory.inputs_at);
-        if (call.input == nullptr) {
+        const StreamRows& rows = call.input;
+        const bool is_first = t.block() == 0;  // keeps rows for later kernels
+        if (rows.blocks == nullptr && rows.x == nullptr) {
             const NormRow& norm = call.norm;
-            const bool is_first = t.block() == 0;  // keeps the row for later kernels
             RowNorm<k_count>::run(consumers, norm, reinterpret_cast<float*>(shared + StreamMemory::k_norm_at),
                                   {is_first ? norm.h : nullptr, inputs, is_first ? norm.quantized : nullptr});
+        } else if (rows.blocks == nullptr) {
+            t.wait_for_inputs();
+            quantize_rows<k_count>(consumers, rows.x, call.n_inputs * static_cast<int>(call.cols), inputs,
+                                   is_first ? rows.quantized : nullptr);
         } else {
             t.wait_for_inputs();
             const int n_parts = call.n_inputs * static_cast<int>(q8_blocks(call.cols)) *
@@ -201,7 +207,7 @@ struct StreamProductsKernel {
             MINIM_DEVICE_LOOP
             for (int part = t.index(); part < n_parts; part += k_count)
                 reinterpret_cast<SixteenBytes*>(inputs)[part] =
-                    reinterpret_cast<const SixteenBytes*>(call.input)[part];
+                    reinterpret_cast<const SixteenBytes*>(rows.blocks)[part];
         }
         consumers.sync();
     }

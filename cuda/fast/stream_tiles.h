@@ -155,7 +155,8 @@ struct StreamTilesKernel {
             std::byte* to = ring.place(at) + inputs_at(bytes);
             MINIM_DEVICE_LOOP
             for (int i = 0; i < tile.count; ++i) {
-                const Q8Block* from = call.input + tile.slot[i] / call.slots_an_input * q8_blocks(call.cols) +
+                const Q8Block* from = call.input.blocks +
+                                      tile.slot[i] / call.slots_an_input * q8_blocks(call.cols) +
                                       shares.first_of(s) * k_stage_units;
                 t.copy_bulk(to + i * of_input, from, of_input, ring.full + at.slot);
             }

@@ -69,7 +69,7 @@ struct Shape {
     int64_t n_used;
 };
 
-// Returns the results of norm, products, norm, routing, experts and norm of n rows, one after the other.
+// Returns the results of norm, products, norm, routing, experts, norm and products of the first products, of n rows, one after the other.
 std::vector<float> some_operations(const Shape& shape, Format format, int64_t n) {
     Fixture f(Arithmetic::fast);
     backend::StepLimits limits = k_limits;
@@ -88,7 +88,8 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
         return stack;
     };
     const ExpertStack gate = stack_of(weight);
-    const ExpertWeights experts = f.with_table({gate, gate, stack_of(f.put_packed(down))});
+    const Matrix down_weight = f.put_packed(down);
+    const ExpertWeights experts = f.with_table({gate, gate, stack_of(down_weight)});
     const auto n_x = static_cast<size_t>(n * shape.hidden);
     const auto n_y = static_cast<size_t>(n * shape.ff);
     const auto n_slots = static_cast<size_t>(n * shape.n_used);
@@ -97,7 +98,9 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     float* y = f.put(std::vector<float>(n_y));
     int32_t* ids = f.put(std::vector<int32_t>(n_slots));
     float* gates = f.put(std::vector<float>(n_slots));
+    float* z = f.put(std::vector<float>(n_x));
     const LinearTask task = {&weight, y, true};
+    const LinearTask last = {&down_weight, z, false};
     const backend::Vector norm = {f.put(random.normal(shape.hidden)), shape.hidden};
     const backend::Vector bias = {f.put(random.normal(shape.n_expert, 0.5F)), shape.n_expert};
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
@@ -106,8 +109,9 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     f.device->route(*f.stream, h, n, router_weight, bias, shape.n_used, ids, gates);
     f.device->experts(*f.stream, h, n, ids, gates, shape.n_used, experts, x, true);
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
+    f.device->linear(*f.stream, y, n, {&last, 1});  // of floats that no kernel has quantised
     std::vector<float> all = f.get(x, n_x);
-    for (const std::vector<float>& some : {f.get(h, n_x), f.get(y, n_y)})
+    for (const std::vector<float>& some : {f.get(h, n_x), f.get(y, n_y), f.get(z, n_x)})
         all.insert(all.end(), some.begin(), some.end());
     return all;
 }
@@ -284,7 +288,8 @@ TEST_CASE("emulated threads: in all ways the tile kernel gives the same bits, in
         int64_t kilobytes;
         Format format;
     };
-    for (const Case& c : {Case{227, Format::iq2_s}, Case{99, Format::q8_0}}) {
+    for (const Case& c : {Case{227, Format::iq2_s}, Case{99, Format::q8_0}, Case{227, Format::bf16},
+                          Case{99, Format::fp8_e4m3_b128}}) {
         const SetSharedBytes shared(c.kilobytes << 10);
         INFO(traits(c.format).name << ", " << c.kilobytes << " KB");
         check_all_ways([&] { return some_operations({512, 256, 9, 3}, c.format, 33); });

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of a decoding step, and when a norm is one of them: the norm of one row is computed with the operation after it,
 // or launched before any other one.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -220,8 +223,10 @@ TEST_CASE(
         const int64_t launched = kernels_launched();
         const int64_t together = kernels_together();
         session.eval(some_ids(n_rows), true, logits, nullptr);
-        if (n_rows == 1) CHECK(kernels_launched() - launched == 8 * n_layer + 1);
-        return kernels_together() - together;
+        const int64_t n_together = kernels_together() - together;
+        // A block has all of the row's context: no kernel joins parts and quantises them, but the stream kernel of o does.
+        if (n_rows == 1) CHECK(kernels_launched() - launched == (n_together > 0 ? 7 : 8) * n_layer + 1);
+        return n_together;
     };
     for (const size_t n_rows : {1, 4}) CHECK(stream_kernels_of(model, n_rows) == 4 * n_layer + 1);
     CHECK(stream_kernels_of(model, 5) == 2 * n_layer);  // of the experts
@@ -237,6 +242,50 @@ TEST_CASE(
     const bool before = std::exchange(has_bulk_copies(), false);
     CHECK(stream_kernels_of(open_on(path, {0}, Arithmetic::fast), 1) == 0);
     has_bulk_copies() = before;
+}
+
+TEST_CASE(
+    "launches: with the stream path, floats of up to four rows are quantised by the kernel that multiplies "
+    "them") {
+    constexpr int64_t k_cols = 512;
+    Random random(46);
+    const TestMatrix first(Format::q8_0, 48, k_cols, random);
+    const TestMatrix second(Format::q4_k, 37, k_cols, random);  // rows that are not packed, too
+    const std::vector<float> x = random.normal(5 * k_cols + 1);
+    struct Run {
+        std::vector<float> y[3];
+        int64_t launches[3];
+    };
+    // Products of both matrices, of the first one with the last row alone, and of both with floats that are not aligned.
+    const auto run = [&](const char* paths, int64_t n) {
+        const SetLaunchPaths set(paths);
+        Fixture f(Arithmetic::fast);
+        const Matrix weights[] = {f.put_packed(first), f.put_packed(second)};
+        const float* rows = f.put(x);
+        float* y[3];
+        for (float*& each : y) each = f.put(std::vector<float>(static_cast<size_t>(n * (48 + 37))));
+        Run all;
+        for (int i = 0; i < 3; ++i) {
+            const int64_t count = i == 1 ? 1 : n;
+            const LinearTask tasks[] = {{&weights[0], y[i], false}, {&weights[1], y[i] + count * 48, false}};
+            const float* from = i == 0 ? rows : i == 1 ? rows + (n - 1) * k_cols : rows + 1;
+            const int64_t before = kernels_launched();
+            f.device->linear(*f.stream, from, count, std::span(tasks, i == 1 ? 1 : 2));
+            all.launches[i] = kernels_launched() - before;
+        }
+        for (int i = 0; i < 3; ++i) all.y[i] = f.get(y[i], static_cast<size_t>(n * (48 + 37)));
+        return all;
+    };
+    for (const int64_t n : {1, 4, 5}) {
+        INFO(n << " rows");
+        const Run plain = run("", n);
+        const Run streamed = run("stream", n);
+        // The row of the second operation has been quantised by the first one. The exact kernel of the rest is not counted.
+        CHECK(std::ranges::equal(plain.launches, std::array<int64_t, 3>{3, 1, 3}));
+        CHECK(std::ranges::equal(streamed.launches,
+                                 n == 5 ? std::array<int64_t, 3>{3, 1, 3} : std::array<int64_t, 3>{2, 1, 3}));
+        for (int i = 0; i < 3; ++i) CHECK(distance(plain.y[i], streamed.y[i]) < 1e-5);
+    }
 }
 
 TEST_CASE("launches: with the stream path, recorded steps give the bits of steps that are launched") {

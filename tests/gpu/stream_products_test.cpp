@@ -3,6 +3,7 @@
 // which multiply the same codes in another order. A row's bits must be the same in every batch.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cuda/fast/operations.h"
 #include "cuda/fast_stream.h"
@@ -26,6 +27,7 @@ using backend::Matrix;
 using cuda::fast::Products;
 using cuda::fast::Q8Block;
 using cuda::fast::StreamDevice;
+using cuda::fast::StreamRows;
 
 // With few blocks, each one has several items.
 constexpr int32_t k_blocks = 3;
@@ -120,6 +122,11 @@ Q8Block* quantized(Fixture& f, const std::vector<float>& x, int64_t n, int64_t c
     return input;
 }
 
+bool are_equal(Fixture& f, const Q8Block* a, const Q8Block* b, int64_t count) {
+    const auto n = static_cast<size_t>(count);
+    return std::memcmp(f.get(a, n).data(), f.get(b, n).data(), n * sizeof(Q8Block)) == 0;
+}
+
 std::vector<float> row_of(const std::vector<float>& all, int64_t row, int64_t width) {
     return {all.begin() + row * width, all.begin() + (row + 1) * width};
 }
@@ -162,11 +169,15 @@ struct ExpertsOfRows {
         return {all.begin(), all.begin() + n * k_used};
     }
 
-    // Returns y, or the slots' outputs, and the scales of the activated slots. Without a device by the kernels for a few rows.
-    std::vector<float> run(int64_t n, Sums sums, bool by_chosen, const StreamDevice* device) {
+    // Returns y, or the slots' outputs, and the scales of the activated slots. Without a device by the kernels for a few rows. of_floats:
+    // the kernel quantises the rows.
+    std::vector<float> run(int64_t n, Sums sums, bool by_chosen, const StreamDevice* device,
+                           bool of_floats = false) {
         const int64_t n_slots = n * k_used;
         const cuda::ExpertViews views(weights);
         const Q8Block* input = quantized(f, x, n, k_hidden);
+        auto* later = f.put(std::vector<Q8Block>(static_cast<size_t>(n * k_hidden / 32)));
+        const StreamRows rows = of_floats ? StreamRows{.x = f.put(x), .quantized = later} : StreamRows{input};
         auto* activated = f.put(std::vector<Q8Block>(static_cast<size_t>(n_slots * k_ff / 32)));
         float* output = f.put(std::vector<float>(static_cast<size_t>(n_slots * k_hidden), -1.0F));
         float* sum = f.put(y);
@@ -180,7 +191,7 @@ struct ExpertsOfRows {
         const cuda::fast::SlotSums* wanted = sums == Sums::none ? nullptr : &added;
         f.device->synchronize(*f.stream);
         if (device != nullptr) {
-            CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, input, k_used, slots, activated,
+            CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, rows, k_used, slots, activated,
                                               *device));
             CHECK(cuda::fast::project_stream(nullptr, views.down, activated, slots, output, wanted, *device));
         } else {
@@ -188,6 +199,7 @@ struct ExpertsOfRows {
             cuda::fast::project(nullptr, views.down, activated, 1, slots, output, wanted);
         }
         f.device->synchronize(*f.stream);
+        if (of_floats) CHECK(are_equal(f, input, later, n * k_hidden / 32));
         std::vector<float> all = sums == Sums::none ? f.get(output, static_cast<size_t>(n_slots * k_hidden))
                                                     : f.get(sum, static_cast<size_t>(n * k_hidden));
         for (const Q8Block& block : f.get(activated, static_cast<size_t>(n_slots * k_ff / 32)))
@@ -211,7 +223,10 @@ struct ExpertsOfRows {
         const cuda::fast::Slots slots = {f.put(ids(n)), n_slots, &tiles};
         f.device->synchronize(*f.stream);
         cuda::fast::group_slots(nullptr, slots.ids, n_slots, weights.places, k_experts, tiles);
-        CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, input, k_used, slots, activated,
+        // Slots in tiles have inputs in blocks.
+        CHECK_FALSE(cuda::fast::activate_stream(nullptr, views.gate, views.up, {.x = f.put(x)}, k_used, slots,
+                                                activated, device));
+        CHECK(cuda::fast::activate_stream(nullptr, views.gate, views.up, {input}, k_used, slots, activated,
                                           device));
         CHECK(cuda::fast::project_stream(nullptr, views.down, activated, slots, output, nullptr, device));
         f.device->synchronize(*f.stream);
@@ -253,7 +268,7 @@ TEST_CASE(
                     INFO(traits(format).name << ", " << cols << " columns, " << n << " rows, "
                                              << device.shared_bytes << " bytes");
                     const std::vector<float> y = matrices.run(n, [&](const Products& products) {
-                        CHECK(cuda::fast::linear_stream(nullptr, products, input, n, device));
+                        CHECK(cuda::fast::linear_stream(nullptr, products, {input}, n, device));
                     });
                     const std::vector<float> rows(expected.begin(),
                                                   expected.begin() + n * ThreeMatrices::k_all);
@@ -303,6 +318,42 @@ TEST_CASE("gpu stream: a row that each block normalises, and that is kept for la
     }
 }
 
+TEST_CASE(
+    "gpu stream: rows of floats have the bits of rows that are quantised before, and are kept for later "
+    "kernels") {
+    if (!has_stream_device()) return;
+    Fixture f(Arithmetic::fast);
+    for (const Format format : stream_formats()) {
+        for (const int64_t cols : {256, 2304, 6144}) {
+            if (cols != 2304 && format != Format::q8_0) continue;
+            ThreeMatrices matrices(f, format, cols);
+            Random random(45);
+            // Ordinary numbers, zeros, numbers without an inverse of their scale, and large ones.
+            std::vector<float> x = random.normal(4 * cols);
+            for (int64_t c = 0; c < 32; ++c) x[static_cast<size_t>(c)] = 0.0F;
+            for (int64_t c = 32; c < 64; ++c) x[static_cast<size_t>(c)] *= 1e-38F;
+            for (int64_t c = cols; c < 2 * cols; ++c) x[static_cast<size_t>(c)] *= 1e6F;
+            const float* rows = f.put(x);
+            for (const StreamDevice& device : some_stream_devices(format)) {
+                for (const int64_t n : {4, 3, 2, 1}) {
+                    INFO(traits(format).name << ", " << cols << " columns, " << n << " rows, "
+                                             << device.shared_bytes << " bytes");
+                    const Q8Block* input = quantized(f, x, n, cols);
+                    auto* later = f.put(std::vector<Q8Block>(static_cast<size_t>(n * cols / 32)));
+                    const auto run = [&](const StreamRows& of) {
+                        return matrices.run(n, [&](const Products& products) {
+                            CHECK(cuda::fast::linear_stream(nullptr, products, of, n, device));
+                        });
+                    };
+                    CHECK(same_bits(run({.x = rows, .quantized = later}), run({input})));
+                    CHECK(are_equal(f, input, later, n * cols / 32));
+                    CHECK(same_bits(run({.x = rows}), run({input})));
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("gpu stream: experts of one to four rows beside the kernels for a few rows, one of them not here") {
     if (!has_stream_device()) return;
     Fixture f(Arithmetic::fast);
@@ -321,6 +372,7 @@ TEST_CASE("gpu stream: experts of one to four rows beside the kernels for a few 
                     // An activated value may be rounded to another code where sums differ in the last bit.
                     CHECK(distance(experts.run(n, sums, false, nullptr), y) < 5e-4);
                     if (format == Format::q8_0) CHECK(same_bits(experts.run(n, sums, true, &device), y));
+                    CHECK(same_bits(experts.run(n, sums, false, &device, true), y));
                     if (sums != Sums::added) continue;
                     if (of_four.empty()) of_four = y;
                     CHECK(same_bits(row_of(y, 0, ExpertsOfRows::k_hidden),
@@ -397,7 +449,7 @@ TEST_CASE("gpu stream: what does not fit a block's memory, or is no whole groups
         const Q8Block* input = quantized(f, std::vector<float>(static_cast<size_t>(n * cols), 1.0F), n, cols);
         bool is_taken = false;
         const std::vector<float> y = matrices.run(n, [&](const Products& products) {
-            is_taken = cuda::fast::linear_stream(nullptr, products, input, n, device);
+            is_taken = cuda::fast::linear_stream(nullptr, products, {input}, n, device);
         });
         // Nothing is launched then.
         CHECK(std::ranges::all_of(y, [](float value) { return value == 0.25F; }) == !is_taken);
@@ -410,6 +462,24 @@ TEST_CASE("gpu stream: what does not fit a block's memory, or is no whole groups
     CHECK_FALSE(takes(512, 5, small));
     CHECK(takes(8192, 1, small));
     CHECK_FALSE(takes(8192, 4, small));
+    // Floats that are not aligned, and those that results overwrite: the first or the last ones.
+    ThreeMatrices matrices(f, Format::q8_0, 512);
+    const auto takes_floats = [&](int64_t shift, int64_t y_at) {
+        float* x = f.put(std::vector<float>(4096, 1.0F));
+        bool is_taken = false;
+        matrices.run(2, [&](const Products& products) {
+            Products own = products;
+            own.y[1] = x + y_at;
+            is_taken = cuda::fast::linear_stream(nullptr, own, {.x = x + shift}, 2, small);
+        });
+        return is_taken;
+    };
+    CHECK(takes_floats(512, 0));
+    CHECK(takes_floats(512, 512 + 2 * 512));
+    CHECK(takes_floats(512, 512 - 2 * 48));
+    CHECK_FALSE(takes_floats(513, 0));
+    CHECK_FALSE(takes_floats(512, 512 + 2 * 512 - 1));
+    CHECK_FALSE(takes_floats(512, 512 - 2 * 48 + 1));
 }
 
 }  // namespace minim::test
