@@ -70,7 +70,7 @@ ask() { # METHOD PATH [BODY]
 }
 cd /minim
 while IFS= read -r line; do
-    echo "\$ $line"
+    echo "$SECONDS s \$ $line"
     case $line in
         minim-server*)
             eval "$line &"
@@ -102,7 +102,8 @@ start=$(date +%s)
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root $proxies unshare --mount --pid --fork sh -c \
     'mount -t proc none "$1/proc" && mount --bind /dev "$1/dev" && exec chroot "$1" bash /type.sh "$2"' sh "$root" "$compiler" >"$log" 2>&1 ||
     fail "$suite, $compiler: $(tail -20 "$log")"
-echo "$suite, $compiler: $(($(date +%s) - start)) seconds"
+echo "$suite, $compiler: $(($(date +%s) - start)) seconds; each command began after"
+grep '^[0-9]* s \$' "$log"
 [ "$(grep -c 'Paris' "$log")" -ge 2 ] || fail "$suite, $compiler: no answer in $log"
 grep -q 72 "$log" || fail "$suite, $compiler: nobody adds up in $log"
 rm -rf "$root"
