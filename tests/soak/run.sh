@@ -15,19 +15,20 @@ export PYTHONDONTWRITEBYTECODE=1
 out=${MINIM_BUILD:-$root/build/release}/soak
 mkdir -p "$out"
 failed=0
-echo "| test | seconds | result |"
-echo "|---|---|---|"
+echo "| test | seconds | CPU seconds | result |"
+echo "|---|---|---|---|"
 for name in "$@"; do
     [ -f "$root/tests/soak/$name.py" ] || { echo "run.sh: no soak test is named '$name'" >&2; exit 2; }
     start=$(date +%s)
     (cd "$root/tests/soak" && exec python3 "$name.py" "$seconds") >"$out/$name.log" 2>&1
     status=$?
-    last=$(tail -1 "$out/$name.log")
+    last=$(grep -v '^CPU seconds: ' "$out/$name.log" | tail -1)
+    cpu=$(sed -n 's/^CPU seconds: //p' "$out/$name.log" | tail -1)
     case $status in
         0) ;;
         77) ;; # the last line says why it was skipped
         *) failed=1; last="FAILED: $last" ;;
     esac
-    echo "| $name | $(($(date +%s) - start)) | $last |"
+    echo "| $name | $(($(date +%s) - start)) | $cpu | $last |"
 done
 exit $failed

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers of the soak tests: the build that they use, the time that they have, what a process uses, and the line that they end with."""
 
+import atexit
 import importlib.util
 import mmap
 import os
 import pathlib
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -32,6 +34,13 @@ def support(kind):
     return module
 
 
+def print_cpu_seconds():
+    """Prints what this process and its children that have ended computed, for run.sh."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    sys.stdout.flush()
+    print(f"CPU seconds: {sum(used.ru_utime + used.ru_stime for used in both):.0f}", file=sys.stderr)
+
+
 class Clock:
     """The seconds that the first argument gives, and a seed for what is chosen by chance: the second one, or another one each time."""
 
@@ -40,6 +49,7 @@ class Clock:
         self.seed = int(sys.argv[2]) if len(sys.argv) > 2 else int.from_bytes(os.urandom(4), "little")
         self.start = time.monotonic()
         print(f"{self.seconds:g} seconds, seed {self.seed}", flush=True)
+        atexit.register(print_cpu_seconds)
 
     def left(self, part=1.0):
         """Returns the seconds that are left of this part of the time."""
