@@ -82,7 +82,7 @@ std::vector<std::string> folders_with_models(const std::string& folder, int leve
         if (holds_model(path)) found.push_back(name);
         if (levels == 1) continue;
         for (const std::string& inner : folders_with_models(path, levels - 1))
-            found.push_back(name + "/" + inner);
+            found.push_back((fs::path(name) / inner).string());
     }
     return found;
 }

@@ -120,7 +120,7 @@ void PartialOutput::check_folder_name() const {
     bool has_weights = false;
     for (const std::string& name : names_in_folder(path, error)) {
         std::error_code ignored;
-        if (std::filesystem::is_directory(path + "/" + name, ignored))
+        if (std::filesystem::is_directory(std::filesystem::path(path) / name, ignored))
             fail(Status::invalid, "the output {} has a folder {}: it is not replaced", path, name);
         has_weights = has_weights || name.ends_with(".safetensors");
     }

@@ -13,10 +13,18 @@
 
 using namespace minim;
 
+namespace {
+
+void make_file(const std::string& path) {
+    const std::ofstream file(path);
+}
+
+}  // namespace
+
 TEST_CASE("a folder's names are all returned, hidden ones too") {
     const test::TemporaryFolder folder;
-    for (int i = 0; i < 300; ++i) std::ofstream(folder / ("file" + std::to_string(i)));
-    std::ofstream(folder / ".hidden");
+    for (int i = 0; i < 300; ++i) make_file(folder / ("file" + std::to_string(i)));
+    make_file(folder / ".hidden");
     std::filesystem::create_directory(folder / "inner");
     std::error_code error;
     const std::vector<std::string> names = names_in_folder(folder.path(), error);
@@ -33,7 +41,7 @@ TEST_CASE("a folder that cannot be listed is an error, and an empty one is none"
     CHECK_FALSE(error);
     CHECK(names_in_folder(folder / "missing", error).empty());
     CHECK(error == std::errc::no_such_file_or_directory);
-    std::ofstream(folder / "file");
+    make_file(folder / "file");
     CHECK(names_in_folder(folder / "file", error).empty());
     CHECK(error == std::errc::not_a_directory);
 }
