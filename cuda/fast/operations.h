@@ -377,7 +377,7 @@ struct Slots {
 // of one format; rows is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
-// output [n_slots, rows] = W x, of packed weights for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`
+// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`
 // may be null, and must be null if slots have tiles.
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
              const Slots& slots, float* output, const SlotSums* sums);
