@@ -64,7 +64,7 @@ def build(root, folder, targets, seconds):
 
 
 def fuzz(root, folder, target, seconds, cases):
-    """Returns the number of cases, and the last lines of a fuzzer that failed. cases: at most so many; -1: as many as the time allows."""
+    """Returns the number of cases, and the last lines of a fuzzer that failed. cases: the most; -1: no limit but the time."""
     inputs = folder / "inputs" / target
     failures = folder / "failures"
     for path in (inputs, failures):
