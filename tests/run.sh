@@ -17,7 +17,8 @@ preset="${1:-release}"
 [ "$preset" != full ] || preset=clang
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
-    libhwloc-dev libcli11-dev libboost-dev libopenmpi-dev openmpi-bin catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind chromium curl
+    libhwloc-dev libcli11-dev libboost-dev libopenmpi-dev openmpi-bin catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind chromium curl \
+    abigail-tools
 # The server's test behind nginx. Where systemd runs, the package would start a web server.
 [ -d /run/systemd/system ] || "$root/tools/install_packages.sh" nginx-light openssl
 cd "$root"
