@@ -26,7 +26,7 @@ import project
 
 TARGETS = "tests/fuzz"
 SHORTEST = 10  # seconds that are worth starting a fuzzer for
-OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUILD_PROGRAMS=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_CPU_LEVELS=scalar", "-DMINIM_BUILD_PROGRAMS=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
            "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"]
 
 
