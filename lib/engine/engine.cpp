@@ -14,7 +14,6 @@ namespace minim::engine {
 namespace {
 
 using backend::k_kv_page_tokens;
-using Clock = Request::Clock;
 
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 
