@@ -157,9 +157,9 @@ minim::Exception with_option_names(const minim::Exception& error, const Options&
     replace_field(message, "n_host_experts", host_experts, /*keeps_value=*/host_experts == "-ncmoe");
     replace_field(message, "expert_cache_bytes", "--expert-cache", /*keeps_value=*/true);
     if (message.starts_with("override ")) message.replace(0, std::string_view("override").size(), "-ot");
-    constexpr std::string_view k_layers = "(n_device_layers)";
-    if (const size_t at = message.find(k_layers); at != std::string::npos)
-        message.replace(at, k_layers.size(), "(-ngl)");
+    constexpr std::string_view field = "(n_device_layers)";
+    if (const size_t at = message.find(field); at != std::string::npos)
+        message.replace(at, field.size(), "(-ngl)");
     minim_error named = error.error();
     named.message[message.copy(named.message, sizeof(named.message) - 1)] = '\0';
     return minim::Exception(named);

@@ -85,9 +85,10 @@ class Builder {
 
     // Returns the DFA state of the NFA states that can be reached from these without reading.
     int32_t state_of(const StateSet& from) {
-        const auto is_counted = [&](int32_t s) { return nfa_.states[s].is_counted; };
-        const bool counts = is_counted(from[0]);
-        if (std::ranges::any_of(from, [&](int32_t s) { return is_counted(s) != counts; }))
+        // A part that no text fits, such as a rule of left recursion alone, has no state: its number is negative.
+        const auto first = std::ranges::find_if(from, [](int32_t s) { return s >= 0; });
+        const bool counts = first != from.end() && nfa_.states[*first].is_counted;
+        if (std::ranges::any_of(from, [&](int32_t s) { return s >= 0 && nfa_.states[s].is_counted != counts; }))
             fail_internal("the rule '{}' counts some of its transitions only", grammar_.rules()[rule_].name);
         StateSet set;
         visited_.resize(nfa_.states.size(), 0);

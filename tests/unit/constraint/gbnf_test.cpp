@@ -318,5 +318,6 @@ TEST_CASE("what is no grammar is refused with its line, rule and what to write")
     invalid("root ::= \"a\" (=\"b\")", "'(=' begins a look-ahead");
     invalid("root ::= \"a\" root", "no text fits");
     invalid("root ::= root", "no text fits");
+    invalid("root ::= root root", "no text fits");
     invalid("root ::= root \"a\" | a\na ::= root", "no text fits");
 }
