@@ -8,6 +8,9 @@ target_compile_options(minim_compile_options INTERFACE
 # Which GCC's -Wconversion does not include for C++: it would warn of `for (size_t n : {1, 2})`.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(minim_compile_options INTERFACE -Wno-sign-conversion)
+    if(MINIM_UNITY) # It would compare a local name with those of the other files of the unit.
+        target_compile_options(minim_compile_options INTERFACE -Wno-shadow)
+    endif()
 endif()
 # GCC collects unused memory once its heap exceeds this number of kilobytes. Files that need less compile up to a sixth faster.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
