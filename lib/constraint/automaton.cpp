@@ -88,7 +88,8 @@ class Builder {
         // A part that no text fits, such as a rule of left recursion alone, has no state: its number is negative.
         const auto first = std::ranges::find_if(from, [](int32_t s) { return s >= 0; });
         const bool counts = first != from.end() && nfa_.states[*first].is_counted;
-        if (std::ranges::any_of(from, [&](int32_t s) { return s >= 0 && nfa_.states[s].is_counted != counts; }))
+        if (std::ranges::any_of(from,
+                                [&](int32_t s) { return s >= 0 && nfa_.states[s].is_counted != counts; }))
             fail_internal("the rule '{}' counts some of its transitions only", grammar_.rules()[rule_].name);
         StateSet set;
         visited_.resize(nfa_.states.size(), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a grammar in GBNF: it either becomes an automaton, in which texts can be followed, or the error says where it is
 // wrong.
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,13 +11,16 @@
 #include "constraint/positions.h"
 #include "require.h"
 
+// Of the limits of an automaton. At the limits themselves a case takes half a minute under sanitizers.
+constexpr size_t k_share = 16;
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim;
     using namespace minim::constraint;
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     fuzz::require_refusal(
         {Status::invalid, Status::unsupported}, "a grammar is good, wrong or too large", [&] {
-            const Automaton automaton = make_automaton(grammar_of_gbnf(text, nullptr), 64);
+            const Automaton automaton = make_automaton(grammar_of_gbnf(text, nullptr), 64, k_share);
             Positions positions(automaton);
             // A text that can go on can also end: it is followed along the first byte that is possible.
             int32_t position = positions.start_of(automaton.start_rule);
