@@ -22,8 +22,8 @@ void write_to_standard_error(void*, int32_t, const char* line) {
 // a level.
 void install_logger(Logger& log, const minim_runtime_params& params) {
     if (params.log_level < MINIM_LOG_OFF || params.log_level > MINIM_LOG_DEBUG) {
-        fail(Status::invalid, "log_level is {}; it goes from {} to {}", params.log_level, MINIM_LOG_OFF,
-             MINIM_LOG_DEBUG);
+        fail(Status::invalid, "log_level is {}; it goes from {} to {}", params.log_level, int{MINIM_LOG_OFF},
+             int{MINIM_LOG_DEBUG});
     }
     if (params.log != nullptr) {
         log.set(params.log, params.log_user_data, static_cast<LogLevel>(params.log_level));

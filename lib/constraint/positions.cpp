@@ -23,8 +23,9 @@ int32_t Positions::start_of(int32_t rule) {
 
 int32_t Positions::alone_in(int32_t state, int32_t count) {
     found_.clear();
-    found_.push_back({state, count, frame_of({{k_end_of_text, 0, 0}})});
     found_end_ = automaton_->accepts_at(state, count);
+    if (!found_end_ || !automaton_->is_last(state, count))
+        found_.push_back({state, count, frame_of({{k_end_of_text, 0, 0}})});
     return position_of_found();
 }
 

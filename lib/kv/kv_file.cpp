@@ -154,6 +154,10 @@ KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
             fail_file(Reason::value, "{}: {} layers, heads or columns", path, size);
     KvLayout layout = {header.n_layer, header.n_head_kv, header.head_dim,
                        kv_format(header, header.k_format, path), kv_format(header, header.v_format, path)};
+    if (layout.rotates_keys() && !std::has_single_bit(header.head_dim)) {
+        fail_file(Reason::value, "{}: keys in {} with {} columns, which is no power of two", path,
+                  traits(layout.k_format).name, header.head_dim);
+    }
     const bool has_index = header.version != k_version_without_index;
     if (has_index != (header.index_dim > 0) || header.index_dim > k_max ||
         header.first_index_layer >= header.n_layer) {

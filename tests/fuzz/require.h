@@ -24,7 +24,9 @@ void require_refusal(std::initializer_list<Status> statuses, const char* propert
     try {
         read();
     } catch (const Error& error) {
-        require(std::ranges::find(statuses, error.status()) != statuses.end(), property);
+        if (std::ranges::find(statuses, error.status()) != statuses.end()) return;
+        std::fprintf(stderr, "error: %s\n", error.what());
+        require(false, property);
     }
 }
 
