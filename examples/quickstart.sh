@@ -10,7 +10,7 @@ question="${*:-What is the capital of France?}"
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev
 # What takes least time to compile: portable kernels are enough for the bundled model. Those of this machine, which are ten times as
-# fast, take as long to compile as all the rest; a build to work with has them: cmake --preset release -DBUILD_TESTING=OFF.
+# fast, take as long to compile as all the rest; a build to work with has them: cmake --preset release -DBUILD_TESTING=OFF -DMINIM_UNITY=ON.
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" -DBUILD_TESTING=OFF \
     -DMINIM_BUILD_STATIC=OFF -DMINIM_CPU_LEVELS=scalar -DMINIM_CUDA=OFF -DMINIM_UNITY=ON >/dev/null
 cmake --build "$build" --target minim_cli
