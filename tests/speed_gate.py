@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares the speed of this build with the build of another revision: kernels of five formats, prompt and decode of two slices of the model's
-real width, streams of a server. The two take turns, three times. A ratio below 0.95 in two of three rounds is a fault.
+real width, streams of a server. There are three rounds. In each the two builds take three turns at one thing before the next, as a machine's
+speed changes within a minute, and the turn with the middle ratio counts. A ratio below 0.95 in two of three rounds is a fault.
 
     speed_gate.py [--base REVISION] [--new build/release] [--old BUILD]
 
@@ -11,6 +12,7 @@ built already. Exits with 77 if there is neither. For minutes, on a machine that
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -25,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 MODEL = ROOT / "examples/models/minim-tiny-q8_0.gguf"
 LEAST = 0.95
 ROUNDS = 3
+TURNS = 3
 KERNELS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S")
 SLICES = ("Q4_K", "IQ4_XS")
 TARGETS = ("minim", "minim_bench", "linear_bench", "minim_server")
@@ -77,29 +80,25 @@ def build_of(revision, new):
 # ---------------------------------------------------------------------------------------- speeds: {name: bigger is better}
 
 
+@functools.cache
 def level_of(build, threads):
     small = ("--synthetic", "--layers", "1", "--hidden", "256", "--expert-ff", "256", "--experts", "8", "--vocab", "256", "-p", "0", "-n", "1", "-r", "1")
     return json.loads(output_of([build / "tests/bench/minim-bench", *small, "-t", threads, "-o", "json"]))[0]["cpu"]
 
 
-def kernel_speeds(build, threads):
-    names = "|".join(KERNELS)
-    text = output_of([build / "tests/bench/linear_bench", f"--benchmark_filter=^{level_of(build, threads)}/({names})/3072x1536/tokens:1/real_time$",
-                      "--benchmark_format=json", "--benchmark_min_time=0.3", "--benchmark_repetitions=3"], env={**os.environ, "MINIM_BENCH_THREADS": str(threads)})
-    rows = [row for row in json.loads(text[text.find("{"):])["benchmarks"] if row.get("aggregate_name") == "median"]
-    speeds = {f"kernel {row['name'].split('/')[1]}, 1/ms": 1e3 / row["real_time"] for row in rows}
-    if len(speeds) != len(KERNELS):
-        sys.exit(f"{build}: linear_bench measures {', '.join(speeds) or 'nothing'} of {', '.join(KERNELS)}")
-    return speeds
+def kernel_speeds(format_name, build, threads):
+    text = output_of([build / "tests/bench/linear_bench", f"--benchmark_filter=^{level_of(build, threads)}/{format_name}/3072x1536/tokens:1/real_time$",
+                      "--benchmark_format=json", "--benchmark_min_time=0.5"], env={**os.environ, "MINIM_BENCH_THREADS": str(threads)})
+    rows = json.loads(text[text.find("{"):])["benchmarks"]
+    if len(rows) != 1:
+        sys.exit(f"{build}: linear_bench measures {format_name} {len(rows)} times")
+    return {f"kernel {format_name}, 1/ms": 1e3 / rows[0]["real_time"]}
 
 
-def slice_speeds(build, threads):
-    speeds = {}
-    for experts in SLICES:
-        results = json.loads(output_of([build / "tests/bench/minim-bench", "--synthetic", "--layers", "2", "--vocab", "32000", "--experts-format", experts,
-                                        "-p", "512", "-n", "48", "-r", "3", "-t", threads, "-o", "json"]))
-        speeds.update({f"slice {experts} {result['test']}, tokens/s": result["tokens_per_second"] for result in results})
-    return speeds
+def slice_speeds(experts, build, threads):
+    results = json.loads(output_of([build / "tests/bench/minim-bench", "--synthetic", "--layers", "2", "--vocab", "32000", "--experts-format", experts,
+                                    "-p", "512", "-n", "48", "-r", "3", "-t", threads, "-o", "json"]))
+    return {f"slice {experts} {result['test']}, tokens/s": result["tokens_per_second"] for result in results}
 
 
 def server_speeds(build, threads):
@@ -126,8 +125,11 @@ def server_speeds(build, threads):
     return {"server, 16 streams, tokens/s": float(fields[1])}
 
 
-def speeds_of(build, threads):
-    return {**kernel_speeds(build, threads), **slice_speeds(build, threads), **server_speeds(build, threads)}
+def measures(threads):
+    """Returns functions that measure a build: {name: speed}."""
+    return [*(lambda build, name=name: kernel_speeds(name, build, threads) for name in KERNELS),
+            *(lambda build, name=name: slice_speeds(name, build, threads) for name in SLICES),
+            lambda build: server_speeds(build, threads)]
 
 
 # --------------------------------------------------------------------------------------------------------- the verdict
@@ -138,17 +140,25 @@ def is_slow(ratios):
     return sum(ratio < LEAST for ratio in ratios) >= 2
 
 
-def compare(measure, old, new):
+def turn(measure, old, new, old_is_first):
+    """Returns {name: (old, new)}."""
+    builds = {"old": old, "new": new}
+    speeds = {which: measure(builds[which]) for which in sorted(builds, reverse=old_is_first)}
+    if set(speeds["old"]) != set(speeds["new"]):
+        sys.exit(f"the builds measure different things: {', '.join(set(speeds['old']) ^ set(speeds['new']))}")
+    return {name: (speeds["old"][name], speeds["new"][name]) for name in speeds["old"]}
+
+
+def compare(measures, old, new, n_turns=TURNS):
     """Lets two builds take turns. Returns {name: [(old, new) of each round]}."""
     rounds = {}
     for i in range(ROUNDS):
         print(f"round {i + 1} of {ROUNDS}", file=sys.stderr, flush=True)
-        builds = {"old": old, "new": new}
-        speeds = {which: measure(builds[which]) for which in sorted(builds, reverse=i % 2 == 0)}
-        if set(speeds["old"]) != set(speeds["new"]):
-            sys.exit(f"the builds measure different things: {', '.join(set(speeds['old']) ^ set(speeds['new']))}")
-        for name in speeds["old"]:
-            rounds.setdefault(name, []).append((speeds["old"][name], speeds["new"][name]))
+        for measure in measures:
+            turns = [turn(measure, old, new, (i + j) % 2 == 0) for j in range(n_turns)]
+            for name in turns[0]:
+                by_ratio = sorted((one[name] for one in turns), key=lambda pair: pair[1] / pair[0])
+                rounds.setdefault(name, []).append(by_ratio[n_turns // 2])
     return rounds
 
 
@@ -176,7 +186,7 @@ def main():
         if not (new / program).exists():
             skip(f"{new / program} is not built")
     old = args.old.resolve() if args.old else build_of(revision_of(args.base), new)
-    slow = report(compare(lambda build: speeds_of(build, str(args.threads)), old, new))
+    slow = report(compare(measures(str(args.threads)), old, new))
     for name in slow:
         print(f"slower in at least two of three rounds: {name}")
     sys.exit(1 if slow else 0)
