@@ -70,7 +70,7 @@ def fuzz(root, folder, target, seconds, cases):
     for path in (inputs, failures):
         path.mkdir(parents=True, exist_ok=True)
     corpus = root / TARGETS / "corpus" / target
-    result = subprocess.run([folder / TARGETS / target, f"-max_total_time={int(seconds)}", f"-runs={cases}", f"-artifact_prefix={failures}/{target}-", "-timeout=100",
+    result = subprocess.run([folder / TARGETS / target, f"-max_total_time={int(seconds)}", f"-runs={cases}", f"-artifact_prefix={failures}/{target}-", "-timeout=20",
                              inputs, *([corpus] if corpus.is_dir() else [])], capture_output=True, text=True, errors="replace", check=False)
     found = re.search(r"Done (\d+) runs in", result.stderr)
     n_cases = int(found[1]) if found else 0
