@@ -10,9 +10,7 @@
 #include "constraint/gbnf.h"
 #include "constraint/positions.h"
 #include "require.h"
-
-// Of the limits of an automaton. At the limits themselves a case takes half a minute under sanitizers.
-constexpr size_t k_share = 16;
+#include "share.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim;
@@ -20,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     fuzz::require_refusal(
         {Status::invalid, Status::unsupported}, "a grammar is good, wrong or too large", [&] {
-            const Automaton automaton = make_automaton(grammar_of_gbnf(text, nullptr), 64, k_share);
+            const Automaton automaton = make_automaton(grammar_of_gbnf(text, nullptr), 64, fuzz::k_share);
             Positions positions(automaton);
             // A text that can go on can also end: it is followed along the first byte that is possible.
             int32_t position = positions.start_of(automaton.start_rule);

@@ -12,15 +12,13 @@
 #include "constraint/json_schema.h"
 #include "constraint/positions.h"
 #include "require.h"
+#include "share.h"
 
 namespace {
 
 using namespace minim;
 using namespace minim::constraint;
 using minim::fuzz::require;
-
-// Of the limits of an automaton. At the limits themselves a case takes half a minute under sanitizers.
-constexpr size_t k_share = 16;
 
 // Returns a text of the automaton, chosen by the bytes of `choices`, or an empty text if that text does not come to an end.
 std::string some_text(const Automaton& automaton, std::string_view choices) {
@@ -47,11 +45,11 @@ std::string some_text(const Automaton& automaton, std::string_view choices) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     std::string found;
-    fuzz::require_refusal({Status::invalid, Status::unsupported},
-                          "a schema is good, wrong or not enforceable", [&] {
-                              const json::Value schema = json::parse(text, "schema", json::Source::argument);
-                              found = some_text(make_automaton(grammar_of_schema(schema), 64, k_share), text);
-                          });
+    fuzz::require_refusal(
+        {Status::invalid, Status::unsupported}, "a schema is good, wrong or not enforceable", [&] {
+            const json::Value schema = json::parse(text, "schema", json::Source::argument);
+            found = some_text(make_automaton(grammar_of_schema(schema), 64, fuzz::k_share), text);
+        });
     if (found.empty()) return 0;
     try {
         json::parse(found, "answer", json::Source::argument);

@@ -7,9 +7,7 @@
 #include "constraint/automaton.h"
 #include "constraint/regex.h"
 #include "require.h"
-
-// Of the limits of an automaton. At the limits themselves a case takes half a minute under sanitizers.
-constexpr size_t k_share = 16;
+#include "share.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim;
@@ -23,11 +21,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
 #endif
     for (const Match match : {Match::whole, Match::anywhere}) {
-        fuzz::require_refusal(
-            {Status::invalid, Status::unsupported}, "an expression is good, wrong or not regular", [&] {
-                const Automaton automaton = make_automaton(grammar_of_regex(pattern, match), 64, k_share);
-                fuzz::require(automaton.n_states() > 0, "an automaton has a state");
-            });
+        fuzz::require_refusal({Status::invalid, Status::unsupported},
+                              "an expression is good, wrong or not regular", [&] {
+                                  const Automaton automaton =
+                                      make_automaton(grammar_of_regex(pattern, match), 64, fuzz::k_share);
+                                  fuzz::require(automaton.n_states() > 0, "an automaton has a state");
+                              });
     }
     return 0;
 }

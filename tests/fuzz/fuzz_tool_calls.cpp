@@ -10,10 +10,8 @@
 #include "constraint/automaton.h"
 #include "constraint/tool_calls.h"
 #include "require.h"
+#include "share.h"
 #include "support/tiny_tokenizer.h"
-
-// Of the limits of an automaton. At the limits themselves a case takes half a minute under sanitizers.
-constexpr size_t k_share = 16;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim;
@@ -26,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             {Status::invalid, Status::unsupported}, "tools are good, wrong or not enforceable", [&] {
                 const json::Value tools = json::parse(text, "tools", json::Source::argument);
                 const Grammar grammar = grammar_of_tool_calls(tools, {"", size % 2 == 0}, *tokenizer);
-                fuzz::require(make_automaton(grammar, 64, k_share).n_states() > 0,
+                fuzz::require(make_automaton(grammar, 64, fuzz::k_share).n_states() > 0,
                               "an automaton has a state");
             });
     }
