@@ -147,12 +147,12 @@ def main():
         pid = server.process.pid
         server.ok(support.CHAT, body_of(QUESTIONS[0]))
         idle = soak.Resources(pid)
-        warm_up = Clients(server, soak.Clock(clock.seconds / 4))
+        warm_up = Clients(server, clock.from_now(0.5))
         warm_up.run_all(clock.seed)
         server.wait_until_free(60)
         # Connections of clients that have gone end at the latest when their time is over.
         before = soak.require_no_more(idle, 10 * LARGEST_GROWTH, pid, 60)
-        clients = Clients(server, soak.Clock(clock.seconds))
+        clients = Clients(server, clock.from_now(0.5))
         clients.run_all(clock.seed + N_CLIENTS)
         faults = warm_up.faults + clients.faults
         if server.process.poll() is not None:

@@ -2,6 +2,7 @@
 """Helpers of the soak tests: the build that they use, the time that they have, what a process uses, and the line that they end with."""
 
 import atexit
+import copy
 import importlib.util
 import mmap
 import os
@@ -50,6 +51,12 @@ class Clock:
         self.start = time.monotonic()
         print(f"{self.seconds:g} seconds, seed {self.seed}", flush=True)
         atexit.register(print_cpu_seconds)
+
+    def from_now(self, part):
+        """Returns a clock of this part of the time that starts now."""
+        other = copy.copy(self)
+        other.seconds, other.start = part * self.seconds, time.monotonic()
+        return other
 
     def left(self, part=1.0):
         """Returns the seconds that are left of this part of the time."""
