@@ -59,6 +59,10 @@ fi
 case $preset in
     release)
         "$python" tools/check.py clang fuzz tidy || failed=1
+        # The machine code of the kernels that nvcc has compiled, where nvdisasm is found.
+        if [ -e build/release/cuda/fast_operations.o ]; then
+            "$python" tools/check_sass.py build/release/cuda/fast_*.o || [ $? = 77 ] || failed=1
+        fi
         ;;
     clang)
         "$python" tools/checks/tidy.py --build build/clang --all || failed=1

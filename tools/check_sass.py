@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the instructions of the loops that decode weights, in machine code for one generation of GPUs, and compares them with cuda/README.md.
 
-    check_sass.py build/release/cuda/fast_*.o           compares: exits with 1 if a loop has grown by more than 5 %, or a stack at all
+    check_sass.py build/release/cuda/fast_*.o           compares: exits with 1 if a loop has grown by more than 5 %, if a kernel has more
+                                                        registers than its threads leave it, or a stack that the table does not have
     check_sass.py --table build/release/cuda/fast_*.o   prints the table for cuda/README.md
 
 The files are objects or cubins. A loop is a range of instructions that ends with a branch to its beginning and multiplies codes (IDP); a kernel
@@ -25,9 +26,12 @@ BEGIN = "<!-- loops of sm_90, by tools/check_sass.py -->"
 END = "<!-- end of loops -->"
 RISE = 1.05
 
-# What the kernels of one input row are called in the table, and the sizes of the tile kernel.
+# What kernels of one input row are called in the table, the sizes of the tile kernel, and the stream kernels by their number of rows.
 KERNELS = {"ActivateFewKernel": "gate, up", "ProjectFewKernel": "down", "LinearNormKernel": "dense"}
 TILES = {"SmallTile": "64 inputs", "LargeTile": "128 inputs"}
+STREAMS = {"1": "stream, one row", "2": "stream, two rows", "4": "stream, four rows", None: "stream, tiles of four"}
+# Registers that a thread may have: a block of the tile kernel has 256 threads, one of the stream kernels 576.
+MOST_REGISTERS = dict.fromkeys(TILES.values(), 240) | dict.fromkeys(STREAMS.values(), 112)
 ALU = {"LOP3", "PLOP3", "SHF", "SHL", "SHR", "PRMT", "IADD3", "IADD", "VIADD", "VIADDMNMX", "VIMNMX", "LEA", "ISETP", "SEL",
        "IMNMX", "IABS", "BMSK", "SGXT", "BREV", "FSETP", "FSEL", "FMNMX", "P2R", "R2P", "I2FP", "F2FP", "MOV"}
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
@@ -94,21 +98,26 @@ def loops(body, product):
 def kernel_of(demangled):
     """Returns (kernel, panel) of "void minim::cuda::fast::run<...ActivateFewKernel<...> >(...)", or None."""
     match = re.search(r"run<minim::cuda::fast::(\w+)<(.*)> ?>\(", demangled)
-    if not match or match[1] not in (*KERNELS, "LinearTileKernel"):
+    if not match or match[1] not in (*KERNELS, "LinearTileKernel", "StreamProductsKernel", "StreamTilesKernel"):
         return None
+    is_stream = match[1].startswith("Stream")
     panel = re.sub(r"minim::(cuda::fast|panel)::", "", match[2]).replace("minim::", "")
     by_tables = panel.startswith("ByTables<")
     panel = panel.removeprefix("ByTables<").removeprefix("TilePanels<").removeprefix("TileRows<")
     tile = re.search(r", (SmallTile|LargeTile)$", panel)
-    panel = panel.removesuffix(tile[0]) if tile else panel
+    rows = re.search(r", (\d)$", panel) if match[1] == "StreamProductsKernel" else None
+    last = tile or rows
+    panel = panel.removesuffix(last[0]) if last else panel
     group = re.search(r"\(Format\)\d+, (\d+)", panel)  # columns with one scale
     name = panel.split("<")[0].strip(" >").removesuffix("Panel") + (f" {group[1]}" if group else "")
+    if is_stream:
+        return STREAMS[rows[1] if rows else None], name
     return TILES[tile[1]] if tile else KERNELS[match[1]], name + (", tables" if by_tables else "")
 
 
 def measure(files, architecture):
-    """Returns {(kernel, panel): (instructions, ALU, registers, stack)}."""
-    found = {}
+    """Returns {(kernel, panel): (instructions, ALU, registers, stack)}, and {name: stack} of the other kernels that have a stack."""
+    found, stacks = {}, {}
     for file in files:
         usage = {}
         text = run("cuobjdump", "-res-usage", "-arch", architecture, file)
@@ -120,10 +129,12 @@ def measure(files, architecture):
             key = kernel_of(demangled)
             counts = loops(body, "HMMA" if key[0] in TILES.values() else "IDP") if key else []
             if not counts:
+                if usage[mangled][1] > 0:
+                    stacks[demangled] = usage[mangled][1]
                 continue
             mean = [round(sum(column) / len(counts)) for column in zip(*counts, strict=True)]
             found[key] = (*mean, *usage[mangled])
-    return found
+    return found, stacks
 
 
 def table_of(found):
@@ -141,26 +152,13 @@ def written():
     return {(kernel, panel): tuple(map(int, counts)) for panel, kernel, *counts in rows}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="print the table instead of comparing")
-    parser.add_argument("--architecture", default="sm_90")
-    options = parser.parse_args()
-    missing = [name for name in ("cuobjdump", "nvdisasm", "c++filt") if not shutil.which(name)]
-    if missing:
-        print(f"skipped: {', '.join(missing)} not found")
-        sys.exit(77)
-    found = measure(options.files, options.architecture)
-    if not found:
-        sys.exit(f"no loops of {options.architecture} in {', '.join(map(str, options.files))}")
-    if options.table:
-        print(table_of(found))
-        return
-    known = written()
+def faults_of(found, known):
+    """Returns a line for each thing in which kernels are worse than the table."""
     faults = []
     for key, (instructions, alu, registers, stack) in sorted(found.items()):
         name = f"{key[1]}, {key[0]}"
+        if registers > MOST_REGISTERS.get(key[0], registers):
+            faults.append(f"{name}: {registers} registers, at most {MOST_REGISTERS[key[0]]}")
         if key not in known:
             faults.append(f"{name}: not in the table of {README.name}")
             continue
@@ -171,7 +169,27 @@ def main():
                 faults.append(f"{name}: {now} {what}, {before} in the table")
         if registers > known[key][2]:
             print(f"{name}: {registers} registers, {known[key][2]} in the table")
-    print(f"{len(found)} kernels, {len(faults)} faults")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="print the table instead of comparing")
+    parser.add_argument("--architecture", default="sm_90")
+    options = parser.parse_args()
+    missing = [name for name in ("cuobjdump", "nvdisasm", "c++filt") if not shutil.which(name)]
+    if missing:
+        print(f"skipped: {', '.join(missing)} not found")
+        sys.exit(77)
+    found, stacks = measure(options.files, options.architecture)
+    if not found:
+        sys.exit(f"no loops of {options.architecture} in {', '.join(map(str, options.files))}")
+    if options.table:
+        print(table_of(found))
+        return
+    faults = faults_of(found, written()) + [f"{name}: {stack} bytes of stack" for name, stack in sorted(stacks.items())]
+    print(f"{len(found)} kernels with loops, {len(faults)} faults")
     if faults:
         sys.exit("\n".join(faults))
 

@@ -13,6 +13,8 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKS = ROOT / "tools" / "checks"
+sys.path.insert(0, str(ROOT / "tools"))
+import check_sass  # noqa: E402
 SKIPPED = 77
 
 
@@ -291,6 +293,50 @@ class Fuzz(Changed):
         self.write("lib/parser/parse.cpp", self.PARSER % "")
         self.finds("fuzz", "fuzz_parse: ", "heap-buffer-overflow", args=("--seconds", "10"))
         self.assertTrue(list((self.root / "build/fuzz/failures").glob("fuzz_parse-*")))
+
+
+class Sass(unittest.TestCase):
+    """tools/check_sass.py on a listing with one loop, and on counts."""
+
+    LISTING = """
+        Function : kernel
+        /*0000*/                   IMAD.MOV.U32 R1, RZ, RZ, c[0x0][0x28] ;
+        /*0010*/                   LDS R2, [R3] ;
+        /*0020*/                   LOP3.LUT R2, R2, 0xf0f0f0f, RZ, 0xc0, !PT ;
+        /*0030*/                   IDP.4A.S8.S8 R4, R2, R5, R4 ;
+        /*0040*/              @P0  BRA 0x10 ;
+        /*0050*/                   EXIT ;
+"""
+    KEY = ("down", "Q4K")
+
+    def test_a_loop_is_counted(self):
+        ((name, body),) = check_sass.functions(self.LISTING)
+        self.assertEqual(name, "kernel")
+        self.assertEqual(check_sass.loops(body, "IDP"), [(4, 1)])
+        self.assertEqual(check_sass.loops(body, "HMMA"), [])
+
+    def test_kernels_have_their_names_in_the_table(self):
+        def name_of(kernel):
+            return check_sass.kernel_of(f"void minim::cuda::fast::run<minim::cuda::fast::{kernel} >(minim::cuda::fast::{kernel})")
+
+        panel = "minim::panel::Iq4XsPanel<minim::cuda::fast::Lanes>"
+        tables = f"minim::cuda::fast::ByTables<{panel} >"
+        self.assertEqual(name_of(f"ProjectFewKernel<{panel} >"), ("down", "Iq4Xs"))
+        self.assertEqual(name_of(f"ProjectFewKernel<{tables} >"), ("down", "Iq4Xs, tables"))
+        self.assertEqual(name_of(f"StreamProductsKernel<{tables}, 1>"), ("stream, one row", "Iq4Xs"))
+        self.assertEqual(name_of(f"StreamProductsKernel<{panel}, 4>"), ("stream, four rows", "Iq4Xs"))
+        self.assertEqual(name_of(f"StreamTilesKernel<{panel} >"), ("stream, tiles of four", "Iq4Xs"))
+        self.assertIsNone(name_of(f"LinearManyKernel<{panel} >"))
+
+    def test_a_rise_a_stack_and_too_many_registers_are_faults(self):
+        known = {self.KEY: (100, 40, 64, 0)}
+        self.assertEqual(check_sass.faults_of({self.KEY: (105, 42, 64, 0)}, known), [])
+        self.assertEqual(check_sass.faults_of({self.KEY: (106, 40, 64, 0)}, known), ["Q4K, down: 106 instructions, 100 in the table"])
+        self.assertEqual(check_sass.faults_of({self.KEY: (100, 43, 64, 0)}, known), ["Q4K, down: 43 ALU, 40 in the table"])
+        self.assertEqual(check_sass.faults_of({self.KEY: (100, 40, 64, 8)}, known), ["Q4K, down: 8 bytes of stack, 0 in the table"])
+        other = ("stream, one row", "Q4K")
+        self.assertEqual(check_sass.faults_of({other: (9, 9, 113, 0)}, known),
+                         ["Q4K, stream, one row: 113 registers, at most 112", "Q4K, stream, one row: not in the table of README.md"])
 
 
 if __name__ == "__main__":
