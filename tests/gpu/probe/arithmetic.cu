@@ -3,7 +3,7 @@
 // is not used.
 #include "cuda/fast/device_thread.h"
 #include "cuda/fast/grid_panels.h"
-#include "cuda/fast/panel_dot.h"
+#include "cuda/fast/stream_roles.h"
 #include "cuda/fast/table_dots.h"
 #include "gpu/probe/probe.h"
 #include "panel/blocks_of_32.h"
@@ -32,56 +32,41 @@ __device__ void put_cycles(long long start, long long* cycles) {
     if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;
 }
 
+// What the consumers of the stream kernels do with a ring that is always full: warps multiply units of the same few groups over and
+// over. A thread has `count` turns.
 template <class P>
-struct DecoderOf {
-    using Panel = P;
-};
-template <class P>
-struct DecoderOf<ByTables<P>> {
-    using Panel = P;
+struct FullSlot {
+    using Roles = StreamRoles<P, 1>;
+    static constexpr int k_groups = 4;
+    static constexpr int k_inputs_at = ring_slot_bytes(2 * k_groups * Roles::k_group_bytes);
+    static constexpr int k_table_at =
+        k_inputs_at + k_groups * k_stage_units * static_cast<int>(sizeof(Q8Block));
+    static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
+    static constexpr int k_units_a_turn = k_groups * k_stage_units;  // by all warps
 };
 
-// Each warp multiplies one unit of 256 columns `count` times, alternately from two slots, as kernels for one row do without
-// their copies and barriers.
 template <class P>
-__global__ void __launch_bounds__(k_threads, 1) decode_loop(int count, float* out, long long* cycles) {
-    using Block = typename P::Block;
-    using Dots = typename ForDots<P>::Panel;
-    using L = typename ForDots<P>::L;
-    constexpr int k_slot = 2 * k_stage_panel_stride<Block>;
-    constexpr int k_inputs_at = (2 * k_slot + 128 + 15) / 16 * 16;
-    constexpr int k_table_at = k_inputs_at + k_stage_units * static_cast<int>(sizeof(Q8Block));
+__global__ void __launch_bounds__(k_threads, 1) multiply_full_slot(int count, float* out, long long* cycles) {
+    using Slot = FullSlot<P>;
+    using Roles = typename Slot::Roles;
     DeviceThread t;
-    fill_shared(t.shared(), k_table_at);
-    copy_table<typename DecoderOf<P>::Panel>(t, k_threads, t.shared() + k_table_at);
+    fill_shared(t.shared(), Slot::k_table_at);
+    copy_table<P>(t, k_threads, t.shared() + Slot::k_table_at);
     __syncthreads();
-    const int lane = t.index() % 32;
-    const int row = lane % 16;
-    const int unit = t.index() / 32 % k_stage_units;
-    const PanelBlock<L> header = {t.shared() + 2 * k_slot, row};
-    constexpr int k_block_units = Block::block_elems / 32;
-    const int at = lane / 16 * k_stage_panel_stride<Block> + unit / k_block_units * Block::block_bytes * 16;
-    const auto* inputs = reinterpret_cast<const Q8Block*>(t.shared() + k_inputs_at) + unit;
-    float sum = 0.0F;
+    StreamMemory memory = {};
+    memory.table_at = Slot::k_table_at;
+    const typename Roles::Consumer own = {t.index() / 32, t.index() % 32};
+    const auto* inputs = reinterpret_cast<const Q8Block*>(t.shared() + Slot::k_inputs_at) + own.unit();
+    float sum[1] = {};
     const long long start = clock64();
-    with_unit<typename DecoderOf<P>::Panel>(unit % k_block_units, [&](auto block_unit) {
-        int slot = 0;
+    with_unit<P>(own.unit() % Roles::k_block_units, [&](auto block_unit) {
         MINIM_DEVICE_LOOP
-        for (int i = 0; i < count; ++i) {
-            const PanelBlock<L> block = {t.shared() + slot + at, row};
-            panel::Unit<L> weights;
-            unpack_unit<Dots, block_unit>(header, block, t.shared() + k_table_at, weights);
-            const InputUnit input = load_input(inputs);
-            if constexpr (k_is_by_tables<P>) {
-                sum = add_unit_by_tables<typename Dots::Kind, Block, block_unit>(block, weights, input, sum);
-            } else {
-                sum = add_unit<typename Dots::Kind>(weights, input, sum);
-            }
-            slot = k_slot - slot;
-        }
+        for (int i = 0; i < count; ++i)
+            Roles::template multiply_slot<block_unit>(t, memory, own, t.shared(), Slot::k_groups, inputs, 0,
+                                                      1, sum);
     });
     put_cycles(start, cycles);
-    out[int64_t{t.block()} * k_threads + t.index()] = sum;
+    out[int64_t{t.block()} * k_threads + t.index()] = sum[0];
 }
 
 // Returns the largest number of cycles of the blocks.
@@ -102,14 +87,11 @@ double cycles_of(const Device& device, Kernel kernel, int shared_bytes, const Ar
 
 template <class P>
 void probe_decoder(const Device& device, const char* name, double expected) {
-    using Block = typename P::Block;
-    constexpr int k_count = 4000;
-    constexpr int k_shared = 4 * k_stage_panel_stride<Block> + 256 + k_stage_units * 48 +
-                             k_table_bytes<typename DecoderOf<P>::Panel>;
+    constexpr int k_count = 2000;
     const Memory<float> out(int64_t{device.n_multiprocessors} * k_threads);
-    const double cycles = cycles_of(device, decode_loop<P>, k_shared, k_count, out.data());
-    report(std::string("a unit of ") + name + " and one row", cycles / (k_count * k_warps), "cycles",
-           expected, Better::smaller);
+    const double cycles = cycles_of(device, multiply_full_slot<P>, FullSlot<P>::k_bytes, k_count, out.data());
+    report(std::string("a unit of ") + name + " and one row",
+           cycles / (k_count * FullSlot<P>::k_units_a_turn), "cycles", expected, Better::smaller);
 }
 
 // Each lane reads words of a table at random places.

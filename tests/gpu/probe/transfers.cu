@@ -1,166 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, and what kernels, blocks and the host pass to each other. Waits for other blocks and for the host end after two
-// seconds, with an error.
+// Memory, and what kernels, blocks and the host pass to each other, by the operations of the kernels themselves. Waits for other blocks
+// and for the host end after two seconds, with an error.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
+#include "cuda/fast/device_thread.h"
+#include "cuda/fast/ring.h"
+#include "cuda/host_piece.h"
 #include "gpu/probe/probe.h"
 
 namespace minim::probe {
 namespace {
 
+using namespace cuda::fast;
+
 constexpr int k_threads = 608;  // 16 consumer warps, a loader, a storer and a chooser
-[[maybe_unused]] constexpr int k_consumers = 16;
+constexpr int k_consumers = 16;
 constexpr uint64_t k_patience = 2'000'000'000;  // nanoseconds
 
-__device__ uint64_t nanoseconds() {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
-
-__device__ uint32_t shared_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// ---- barriers of shared memory, and bulk copies, from sm_90 on ----
-#if __CUDA_ARCH__ >= 900
-__device__ void bar_start(uint64_t* bar, uint32_t count) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count) : "memory");
-}
-__device__ void bar_expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes)
-                 : "memory");
-}
-__device__ void bar_arrive(uint64_t* bar) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
-}
-__device__ void bar_wait(uint64_t* bar, uint32_t parity) {
-    uint32_t is_done = 0;
-    while (is_done == 0)
-        asm volatile(
-            "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(is_done)
-            : "r"(shared_address(bar)), "r"(parity)
-            : "memory");
-}
-__device__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* bar) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            shared_address(to)),
-        "l"(from), "r"(bytes), "r"(shared_address(bar))
-        : "memory");
-}
-#endif
-
-// A block reads its part of the memory, slot by slot. With `consumes`, 16 warps wait for each slot and give it back; else the loader
-// does it.
-template <bool consumes>
-__global__ void __launch_bounds__(k_threads, 1)
-    read_slots([[maybe_unused]] const std::byte* from, [[maybe_unused]] int64_t slots_a_block,
-               [[maybe_unused]] int slot_bytes, [[maybe_unused]] int n_slots) {
-#if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) std::byte ring[];
-    __shared__ uint64_t full[32];
-    __shared__ uint64_t empty[32];
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < n_slots; ++s) {
-            bar_start(&full[s], 1);
-            bar_start(&empty[s], consumes ? k_consumers : 1);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-    const auto warp = static_cast<int>(threadIdx.x) / 32;
-    const bool is_first_lane = threadIdx.x % 32 == 0;
-    if (warp == k_consumers && is_first_lane) {
-        const std::byte* own = from + blockIdx.x * slots_a_block * slot_bytes;
-        for (int64_t i = 0; i < slots_a_block; ++i) {
-            const auto s = static_cast<int>(i % n_slots);
-            const auto turn = static_cast<uint32_t>(i / n_slots);
-            if (turn > 0) bar_wait(&empty[s], (turn - 1) % 2);
-            bar_expect(&full[s], static_cast<uint32_t>(slot_bytes));
-            copy_bulk(ring + int64_t{s} * slot_bytes, own + i * slot_bytes, static_cast<uint32_t>(slot_bytes),
-                      &full[s]);
-        }
-    } else if (warp < (consumes ? k_consumers : 1)) {
-        for (int64_t i = 0; i < slots_a_block; ++i) {
-            const auto s = static_cast<int>(i % n_slots);
-            bar_wait(&full[s], static_cast<uint32_t>(i / n_slots) % 2);
-            __syncwarp();
-            if (is_first_lane) bar_arrive(&empty[s]);
-        }
-    }
-    __syncthreads();
-#endif
-}
-
-template <bool consumes>
-void probe_slots(const Device& device, int slot_bytes, const char* what, double expected_part) {
-    constexpr int64_t k_bytes = int64_t{2} << 30;
-    const int n_slots = (device.max_shared_bytes - 2048) / slot_bytes < 32
-                            ? (device.max_shared_bytes - 2048) / slot_bytes
-                            : 32;
-    const int64_t slots_a_block = k_bytes / device.n_multiprocessors / slot_bytes;
-    const Memory<std::byte> memory(slots_a_block * slot_bytes * device.n_multiprocessors);
-    const int shared_bytes = n_slots * slot_bytes;
-    check(
-        cudaFuncSetAttribute(read_slots<consumes>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-        "shared memory of the probe");
-    const double seconds = seconds_of([&](cudaStream_t stream) {
-        read_slots<consumes>
-            <<<static_cast<unsigned>(device.n_multiprocessors), k_threads, static_cast<size_t>(shared_bytes),
-               stream>>>(memory.data(), slots_a_block, slot_bytes, n_slots);
-        check(cudaGetLastError(), "a kernel of the probe");
-    });
-    const auto bytes = static_cast<double>(slots_a_block * slot_bytes * device.n_multiprocessors);
-    report(what, bytes / seconds / device.bytes_per_second, "of nominal", expected_part, Better::larger);
-}
-
-// ---- boards: pieces of 12 bytes and the turn in which they were written ----
-struct alignas(16) Piece {
-    uint32_t word[3];
-    uint32_t turn;
+// ---- bulk copies into the ring of the stream kernels, from sm_90 on ----
+struct SlotReads {
+    const std::byte* from;
+    int64_t slots_a_block;
+    int panel_bytes;  // a slot has two
+    int n_slots;
+    int n_consumers;  // warps that wait for each slot and give it back
 };
 
-__device__ void put(Piece* to, const Piece& piece) {
-    asm volatile(
-        "{ .reg .b128 q; .reg .b64 l, h; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 q, {l, h};"
-        "st.relaxed.gpu.global.b128 [%0], q; }" ::"l"(to),
-        "r"(piece.word[0]), "r"(piece.word[1]), "r"(piece.word[2]), "r"(piece.turn)
-        : "memory");
-}
-__device__ Piece get(const Piece* from) {
-    Piece piece;
-    asm volatile(
-        "{ .reg .b128 q; .reg .b64 l, h; ld.relaxed.gpu.global.b128 q, [%4]; mov.b128 {l, h}, q;"
-        "mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
-        : "=r"(piece.word[0]), "=r"(piece.word[1]), "=r"(piece.word[2]), "=r"(piece.turn)
-        : "l"(from)
-        : "memory");
-    return piece;
-}
-// The same in memory that the host sees.
-__device__ Piece get_of_host(const Piece* from) {
-    Piece piece;
-    asm volatile(
-        "{ .reg .b128 q; .reg .b64 l, h; ld.relaxed.sys.global.b128 q, [%4]; mov.b128 {l, h}, q;"
-        "mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
-        : "=r"(piece.word[0]), "=r"(piece.word[1]), "=r"(piece.word[2]), "=r"(piece.turn)
-        : "l"(from)
-        : "memory");
-    return piece;
+constexpr int k_max_slots = 32;
+
+// A block reads its part of the memory, slot by slot.
+template <class T>
+__device__ void read_slots(T& t, const SlotReads& reads) {
+    if constexpr (T::k_has_bulk_copies) {
+        __shared__ Bar full[k_max_slots];
+        __shared__ Bar empty[k_max_slots];
+        const int bytes = 2 * reads.panel_bytes;
+        const Ring ring = {t.shared(), full, empty, reads.n_slots, ring_slot_bytes(bytes)};
+        ring.start(t, reads.n_consumers);
+        t.sync();
+        RingPosition at;
+        if (t.index() == 32 * k_consumers) {
+            const std::byte* panel = reads.from + t.block() * reads.slots_a_block * bytes;
+            for (int64_t i = 0; i < reads.slots_a_block; ++i) {
+                const PanelPart part[2] = {{nullptr, panel}, {nullptr, panel + reads.panel_bytes}};
+                ring.template load<0>(t, at, part, reads.panel_bytes);
+                at.next(ring.n_slots);
+                panel += bytes;
+            }
+        } else if (t.index() < 32 * reads.n_consumers) {
+            for (int64_t i = 0; i < reads.slots_a_block; ++i) {
+                ring.wait(t, at);
+                ring.release(t, at);
+                at.next(ring.n_slots);
+            }
+        }
+        t.sync();
+    }
 }
 
+__global__ void __launch_bounds__(k_threads, 1) read_slots_of_block(SlotReads reads) {
+    DeviceThread t;
+    read_slots(t, reads);
+}
+
+void probe_slots(const Device& device, int panel_bytes, int n_consumers, const char* what) {
+    constexpr int64_t k_bytes = int64_t{2} << 30;
+    const int slot_bytes = ring_slot_bytes(2 * panel_bytes);
+    SlotReads reads = {};
+    reads.slots_a_block = k_bytes / device.n_multiprocessors / (2 * panel_bytes);
+    reads.panel_bytes = panel_bytes;
+    reads.n_slots = std::min((device.max_shared_bytes - 2048) / slot_bytes, k_max_slots);
+    reads.n_consumers = n_consumers;
+    const int64_t bytes = reads.slots_a_block * 2 * panel_bytes * device.n_multiprocessors;
+    const Memory<std::byte> memory(bytes);
+    reads.from = memory.data();
+    const int shared_bytes = reads.n_slots * slot_bytes;
+    check(
+        cudaFuncSetAttribute(read_slots_of_block, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        "shared memory of the probe");
+    const double seconds = seconds_of([&](cudaStream_t stream) {
+        read_slots_of_block<<<static_cast<unsigned>(device.n_multiprocessors), k_threads,
+                              static_cast<size_t>(shared_bytes), stream>>>(reads);
+        check(cudaGetLastError(), "a kernel of the probe");
+    });
+    report(what, static_cast<double>(bytes) / seconds / device.bytes_per_second, "of nominal", 0.93,
+           Better::larger);
+}
+
+// ---- boards: pieces that all blocks write and read ----
 constexpr int k_pieces = 96 * 11;  // a row of 96 pairs of panels
 
 // Waits for a piece of this turn. Returns false, and sets `stuck`, if it does not come.
-__device__ bool await_piece(const Piece* from, uint32_t turn, uint32_t* stuck, Piece& piece) {
-    const uint64_t start = nanoseconds();
-    for (piece = get(from); piece.turn != turn; piece = get(from)) {
-        if (nanoseconds() - start > k_patience) {
+__device__ bool await_piece(const DeviceThread& t, const Piece* from, uint32_t turn, uint32_t* stuck,
+                            uint32_t (&words)[k_piece_words]) {
+    const uint64_t start = t.nanoseconds();
+    while (!t.get<Scope::device>(from, turn, words)) {
+        if (t.nanoseconds() - start > k_patience) {
             *stuck = 1;
             return false;
         }
@@ -174,6 +112,7 @@ template <bool norms>
 __global__ void __launch_bounds__(k_threads, 1)
     pass_pieces(Piece* boards, int turns, uint32_t first_turn, uint32_t* stuck, float* out) {
     __shared__ float sums[k_threads / 32];
+    const DeviceThread t;
     float value = 1.0F;
     for (int i = 0; i < turns; ++i) {
         const uint32_t turn = first_turn + static_cast<uint32_t>(i);
@@ -181,12 +120,13 @@ __global__ void __launch_bounds__(k_threads, 1)
         const int own = (k_pieces + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
         const auto at = static_cast<int>(blockIdx.x) * own + static_cast<int>(threadIdx.x);
         const uint32_t bits = __float_as_uint(value);
-        if (static_cast<int>(threadIdx.x) < own && at < k_pieces) put(board + at, {{bits, bits, bits}, turn});
+        if (static_cast<int>(threadIdx.x) < own && at < k_pieces)
+            t.put<Scope::device>(board + at, {bits, bits, bits}, turn);
         float sum = 0.0F;
         for (int p = static_cast<int>(threadIdx.x); p < k_pieces; p += k_threads) {
-            Piece piece;
-            if (!await_piece(board + p, turn, stuck, piece)) return;
-            for (const uint32_t word : piece.word) sum += __uint_as_float(word) * __uint_as_float(word);
+            uint32_t words[k_piece_words];
+            if (!await_piece(t, board + p, turn, stuck, words)) return;
+            for (const uint32_t word : words) sum += __uint_as_float(word) * __uint_as_float(word);
         }
         if constexpr (norms) {
             for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, mask);
@@ -208,6 +148,7 @@ __global__ void __launch_bounds__(k_threads, 1)
 __global__ void __launch_bounds__(k_threads, 1)
     pass_by_counter(Piece* boards, int turns, uint32_t first_arrival, uint32_t* arrived, uint32_t* stuck,
                     float* out) {
+    const DeviceThread t;
     float value = 1.0F;
     for (int i = 0; i < turns; ++i) {
         Piece* board = boards + i % 2 * k_pieces;
@@ -220,9 +161,9 @@ __global__ void __launch_bounds__(k_threads, 1)
             __threadfence();
             atomicAdd(arrived, 1U);
             const uint32_t all = first_arrival + static_cast<uint32_t>(i + 1) * gridDim.x;
-            const uint64_t start = nanoseconds();
+            const uint64_t start = t.nanoseconds();
             while (static_cast<int32_t>(*static_cast<volatile uint32_t*>(arrived) - all) < 0) {
-                if (nanoseconds() - start > k_patience) {
+                if (t.nanoseconds() - start > k_patience) {
                     *stuck = 1;
                     break;
                 }
@@ -250,12 +191,11 @@ void refuse_stuck(const Memory<uint32_t>& stuck, const char* what) {
 // ---- borders ----
 template <bool is_early>
 __global__ void __launch_bounds__(k_threads, 1) do_nothing(float* out) {
-#if __CUDA_ARCH__ >= 900
+    const DeviceThread t;
     if constexpr (is_early) {
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-        asm volatile("griddepcontrol.wait;" ::: "memory");
+        t.let_next_begin();
+        t.wait_for_inputs();
     }
-#endif
     if (threadIdx.x == 0) out[blockIdx.x] += 1.0F;
 }
 
@@ -304,28 +244,21 @@ struct alignas(128) Flag {
 // Memory of the host, for both sides.
 struct Mailbox {
     Flag to_host;
+    Piece posted;
     Flag to_device;
     Flag stuck;
     alignas(128) float h[k_row];
     alignas(128) Piece answer[k_row / 3];
 };
 
-__device__ uint32_t load_flag(const uint32_t* p) {
-    uint32_t x;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-    return x;
-}
-__device__ void set_flag(uint32_t* p, uint32_t x) {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
-}
-
 enum class Trip : uint8_t { flag, row_and_flag, pieces };
 
-// Each turn goes to the host by a flag, in two cases behind a row, and comes back by a flag or by pieces.
+// Each turn goes to the host by a flag, in one case behind a row, and comes back by a flag; or by pieces both ways.
 template <Trip trip>
 __global__ void __launch_bounds__(256, 1) meet_host(Mailbox* mailbox) {
-    const uint64_t start = nanoseconds();
     __shared__ int is_stuck;
+    const DeviceThread t;
+    const uint64_t start = t.nanoseconds();
     if (threadIdx.x == 0) is_stuck = 0;
     __syncthreads();
     for (uint32_t turn = 1; turn <= k_round_trips; ++turn) {
@@ -334,19 +267,21 @@ __global__ void __launch_bounds__(256, 1) meet_host(Mailbox* mailbox) {
                 reinterpret_cast<float4*>(mailbox->h)[i] = make_float4(1.0F, 2.0F, 3.0F, 4.0F);
             __syncthreads();
         }
-        if (threadIdx.x == 0) set_flag(&mailbox->to_host.value, turn);
         if constexpr (trip == Trip::pieces) {
+            if (threadIdx.x == 0) t.put<Scope::system>(&mailbox->posted, {turn, turn, turn}, turn);
             for (int i = static_cast<int>(threadIdx.x); i < k_row / 3; i += 256) {
-                while (get_of_host(mailbox->answer + i).turn != turn && is_stuck == 0)
-                    if (nanoseconds() - start > k_patience) is_stuck = 1;
+                uint32_t words[k_piece_words];
+                while (!t.get<Scope::system>(mailbox->answer + i, turn, words) && is_stuck == 0)
+                    if (t.nanoseconds() - start > k_patience) is_stuck = 1;
             }
         } else if (threadIdx.x == 0) {
-            while (load_flag(&mailbox->to_device.value) != turn && is_stuck == 0)
-                if (nanoseconds() - start > k_patience) is_stuck = 1;
+            t.set_flag(&mailbox->to_host.value, turn);
+            while (t.load_flag(&mailbox->to_device.value) != turn && is_stuck == 0)
+                if (t.nanoseconds() - start > k_patience) is_stuck = 1;
         }
         __syncthreads();
         if (is_stuck != 0) {
-            if (threadIdx.x == 0) set_flag(&mailbox->stuck.value, 1);
+            if (threadIdx.x == 0) t.set_flag(&mailbox->stuck.value, 1);
             return;
         }
     }
@@ -356,15 +291,17 @@ uint32_t seen(uint32_t& flag) {
     return std::atomic_ref(flag).load(std::memory_order_acquire);
 }
 
-// Answers all turns. Pieces are written as 16 bytes each.
+// Answers all turns.
 void answer_all(Mailbox& mailbox, Trip trip) {
-    using Bytes = uint32_t __attribute__((vector_size(16)));
+    const auto is_posted = [&](uint32_t turn) {
+        if (trip == Trip::pieces) return cuda::load_piece(&mailbox.posted).turn == turn;
+        return seen(mailbox.to_host.value) == turn;
+    };
     for (uint32_t turn = 1; turn <= k_round_trips; ++turn) {
-        while (seen(mailbox.to_host.value) != turn)
+        while (!is_posted(turn))
             if (seen(mailbox.stuck.value) != 0) return;
         if (trip == Trip::pieces) {
-            for (Piece& piece : mailbox.answer)
-                *reinterpret_cast<volatile Bytes*>(&piece) = Bytes{turn, turn, turn, turn};
+            for (Piece& piece : mailbox.answer) cuda::store_piece(&piece, {{turn, turn, turn}, turn});
         } else {
             std::atomic_ref(mailbox.to_device.value).store(turn, std::memory_order_release);
         }
@@ -393,10 +330,10 @@ void probe_trip(const char* what, double expected) {
 
 void probe_reading(const Device& device) {
     if (!device.has_bulk_copies()) return leave_out("bulk copies", "they exist from sm_90 on");
-    probe_slots<false>(device, 9344, "bulk copies, slots of 9 KB", 0.93);
-    probe_slots<false>(device, 18560, "bulk copies, slots of 18 KB", 0.93);
-    probe_slots<true>(device, 9344, "the same with 16 warps that wait, 9 KB", 0.93);
-    probe_slots<true>(device, 18560, "the same with 16 warps that wait, 18 KB", 0.93);
+    probe_slots(device, 4608, 1, "bulk copies, slots of 9 KB");
+    probe_slots(device, 9216, 1, "bulk copies, slots of 18 KB");
+    probe_slots(device, 4608, k_consumers, "the same with 16 warps that wait, 9 KB");
+    probe_slots(device, 9216, k_consumers, "the same with 16 warps that wait, 18 KB");
 }
 
 void probe_boards(const Device& device) {
@@ -439,7 +376,7 @@ void probe_borders(const Device& device) {
 void probe_host(const Device&) {
     probe_trip<Trip::flag>("round trip to the host: a flag", 2.5);
     probe_trip<Trip::row_and_flag>("round trip to the host: 12 KB and a flag", 4.5);
-    probe_trip<Trip::pieces>("round trip to the host: a flag, and 12 KB of pieces", 2.5);
+    probe_trip<Trip::pieces>("round trip to the host: a piece, and 12 KB of pieces", 2.5);
 }
 
 }  // namespace minim::probe
