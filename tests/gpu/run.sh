@@ -10,7 +10,7 @@
 #   correct   all tests of the backend, the self-check at the model's shapes, an answer as on the CPU
 #   ranks     several ranks of the GPU: sums by NCCL and by the kernel, abort, recorded steps; latency of 12 KiB
 #   stress    equal steps give equal bits, with and without parts of the launch path
-#   sanitize  compute-sanitizer on one test a tool
+#   sanitize  compute-sanitizer on one test a tool, and on one of the tile and of the stream kernel
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
 #   probe     what memory, multiprocessors, borders between kernels and the bus reach, beside what the kernels count on
 #   rows      a step operation by operation, of 1, 8, 64 and 256 sequences; the paths of MINIM_CUDA_PATHS beside the default
@@ -153,6 +153,10 @@ if wants sanitize; then
     sanitize racecheck 60 'gpu attend: steps of one row that are repeated attend anew'
     # Of kernels whose warps meet at one place: the others' named barrier is no error, but reported (sync_stages, device_thread.h).
     sanitize synccheck 60 'gpu: routers of every size, for one row and for many'
+    for tool in memcheck racecheck; do
+        sanitize $tool 70 'gpu stream: a row that each block normalises, and that is kept for later kernels'
+        sanitize $tool 70 'gpu tile: BF16 weights and scales of FP8 that F16 does not hold'
+    done
     sanitize initcheck 40 'gpu: quantised inputs are near, and a normalised row is quantised once'
 fi
 
@@ -212,6 +216,9 @@ paths_apart() {
         MINIM_CUDA_PATHS=$paths speed "$name, $paths, run $run" "$most" "$@"
     done
 }
+# What Nsight Compute counts for a kernel.
+metrics=gpu__time_duration.sum,smsp__cycles_active.avg.per_second,sm__inst_issued.avg.pct_of_peak_sustained_active
+metrics+=,sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,dram__bytes.sum
 if wants rows; then
     for format in IQ4_XS IQ2_S Q4_K Q8_0 IQ3_S IQ5_K,IQ5_K,IQ6_K; do
         by_operation "$format, 8 layers" 20 --layers 8 --vocab 32000 --experts-format "$format" --parallel 1,8,64,256
@@ -222,11 +229,31 @@ if wants rows; then
     for format in IQ4_XS IQ2_S; do
         MINIM_CUDA_PATHS=stream by_operation "$format, 8 layers, stream" 20 --layers 8 --vocab 32000 --experts-format "$format" --parallel 1,4,8,64
     done
-    step "stream kernel: its tests" 60 "$build/tests/gpu/gpu_test" "gpu stream*"
+    step "stream kernel: its tests" 60 "$gpu_test" "gpu stream*"
     found 'passed|failed|skipped' 5
-    for format in IQ4_XS IQ2_S Q4_K Q8_0 IQ5_K,IQ5_K,IQ6_K; do
+    for products in linear experts; do
+        MINIM_CUDA_PATHS=stream step "stream kernel: $products of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" $products
+        found '^FAIL| cases, ' 20
+    done
+    for without in "" no-early; do
+        MINIM_CUDA_PATHS=stream MINIM_CUDA_DEBUG=$without step "2000 equal steps, stream${without:+, $without}" 40 "$build/tests/gpu/gpu_stress_test"
+        found '^steps|differs'
+    done
+    for format in IQ4_XS IQ2_S Q4_K Q8_0 IQ3_S IQ5_K,IQ5_K,IQ6_K; do
         paths_apart "$format, 8 layers" 15 stream --layers 8 --vocab 32000 --experts-format "$format" -p 0 -n 128 -r 1
     done
+    n=$(layers 1.13)
+    for paths in '' stream; do
+        MINIM_CUDA_PATHS=$paths speed "IQ2_S, $n layers, ${paths:-default}" 60 --layers "$n" --experts-format IQ2_S -p 0 -n 64 -r 3
+        for format in IQ2_S IQ4_XS; do
+            MINIM_CUDA_PATHS=$paths speed "$format, 16 layers, several texts, ${paths:-default}" 40 --layers 16 --vocab 3200 --experts-format "$format" \
+                -p 0 -n 8 -r 1 --parallel 1,2,4,8,64,256
+        done
+    done
+    step "ncu, a decode step of IQ4_XS, stream" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=stream ncu --clock-control none \
+        --kernel-name-base demangled --kernel-name 'regex:Stream' --launch-skip 10 --launch-count 5 --metrics "$metrics" --section WarpStateStats \
+        --csv --page raw --log-file "$out/decode-step-stream.csv" \
+        "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 0 -n 8
     paths_apart "IQ4_XS, 16 layers" 15 chosen-places --layers 16 --vocab 32000 --experts-format IQ4_XS -p 0 -n 64 -r 1
 fi
 if wants prompt; then
@@ -251,8 +278,6 @@ if wants prompt; then
         MINIM_CUDA_PATHS=$paths speed "IQ4_XS, 16 layers, several texts, ${paths:-default}" 25 --layers 16 --vocab 3200 --experts-format IQ4_XS \
             -p 0 -n 8 -r 1 --parallel 64,256
     done
-    metrics=gpu__time_duration.sum,smsp__cycles_active.avg.per_second,sm__inst_issued.avg.pct_of_peak_sustained_active
-    metrics+=,sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,dram__bytes.sum
     for paths in '' tiles; do
         step "ncu, a prompt's step of IQ4_XS, ${paths:-default}" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=$paths ncu --clock-control none \
             --kernel-name-base demangled --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots|HalveRows' \
