@@ -194,8 +194,12 @@ class EmulatedBlock {
     EmulatedThread& thread() { return threads_[running_]; }
     void finish_thread() {
         waiting_[running_] = k_is_finished;
-        if (--n_running_ == 0 && has_bulk_copies())
-            throw std::logic_error("a block ends while a bulk copy is under way");
+        if (--n_running_ > 0) return;
+        if (has_bulk_copies()) throw std::logic_error("a block ends while a bulk copy is under way");
+        for (const auto& [bar, barrier] : phase_barriers_)
+            if (barrier.bytes != 0)
+                throw std::logic_error(format_text(
+                    "a block ends while {} bytes that were announced have not been copied", barrier.bytes));
     }
 
     void wait_for_block(const std::source_location& at) {

@@ -250,6 +250,13 @@ TEST_CASE("ring: a barrier that waits for a warp that does not come names the pl
         });
     };
     CHECK(copy(16, 16).empty());
+    CHECK(has(error_of([](EmulatedThread& t) {
+                  if (t.index() > 0) return;
+                  auto* bar = reinterpret_cast<fast::Bar*>(t.shared());
+                  t.bar_start(bar, 1);
+                  t.bar_expect(bar, 32);
+              }),
+              "32 bytes that were announced"));
     CHECK(has(copy(16, 8), "multiples of 16 bytes"));
     CHECK(has(copy(24, 16), "multiples of 16 bytes"));
     CHECK(has(copy(1024, 16), "does not end in shared memory"));
