@@ -78,6 +78,9 @@ backend::DeviceInfo device(int32_t index) {
     info.description = properties.name;
     info.generation = format_text("sm_{}{}", properties.major, properties.minor);
     info.memory_bytes = properties.totalGlobalMem;
+    int kilohertz = 0;
+    if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index) == cudaSuccess)
+        info.multiprocessor_hz = 1e3 * properties.multiProcessorCount * kilohertz;
     if (properties.major < k_oldest_major) {
         info.why_not = format_text("no kernels for compute capability {}.{}, {}.0 is the oldest",
                                    properties.major, properties.minor, k_oldest_major);

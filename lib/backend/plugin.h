@@ -21,6 +21,7 @@ struct DeviceInfo {
     std::string why_not;  // why it cannot be used; empty if it can
     uint64_t memory_bytes = 0;
     uint64_t free_bytes = 0;
+    double multiprocessor_hz = 0.0;   // multiprocessors times the clock that the driver names; 0: not known
     bool shares_host_memory = false;  // Device::shares_host_memory()
 };
 
@@ -34,7 +35,7 @@ enum class Arithmetic : uint8_t {
 };
 
 // The version of the interface. Increase it if anything in this folder changes that both sides use.
-inline constexpr uint32_t k_plugin_interface = 14;
+inline constexpr uint32_t k_plugin_interface = 15;
 // Identifies the compiler, and with it the layout of its standard library.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

@@ -100,6 +100,7 @@ TEST_CASE("a device of this machine is measured for a plan") {
     CHECK(first.memory_bytes > uint64_t{60} << 20);
     CHECK(first.bytes_per_second > 1e8);
     CHECK(first.link_bytes_per_second > 1e7);
+    CHECK(first.multiprocessor_hz == Approx(0.88 * 50 * 2e9));  // no card of this name is known
     // The device is not measured again. Its memory is the budget that is named.
     const placement::DeviceFacts second = completed("sim:1=5MiB");
     CHECK(second.memory_bytes == uint64_t{5} << 20);

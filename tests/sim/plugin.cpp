@@ -58,6 +58,7 @@ std::vector<DeviceInfo> devices() {
         device.name = minim::format_text("sim:{}", i);
         device.description = "simulated accelerator";
         device.memory_bytes = device.free_bytes = s.options.memory_bytes;
+        device.multiprocessor_hz = 50 * 2e9;
         device.shares_host_memory = s.options.shares_host_memory;
         if (i == s.n_devices) device.why_not = "it is simulated to be too old";
         all.push_back(device);
