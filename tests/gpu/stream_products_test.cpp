@@ -255,7 +255,6 @@ TEST_CASE(
     CHECK((formats.size() == 55 || formats.size() == 7));
     for (const Format format : formats) {
         for (const int64_t cols : {256, 2304, 6144}) {
-            if (cols == 6144 && format != Format::q8_0 && format != Format::iq2_s) continue;
             ThreeMatrices matrices(f, format, cols);
             Random random(42);
             const std::vector<float> x = random.normal(4 * cols);
