@@ -235,7 +235,7 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     model::Config config;
     config.n_layer = 10;
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
-    const auto counts = [&](placement::Request request, size_t n_devices = 2) {
+    const auto counts = [&](placement::Request request, ptrdiff_t n_devices = 2) {
         std::string text;
         const placement::Machine machine = machine_of({devices.begin(), devices.begin() + n_devices});
         const runtime::Placement placement = placement::place_on(machine, std::move(request))(config, shapes);
