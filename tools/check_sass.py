@@ -26,10 +26,11 @@ BEGIN = "<!-- loops of sm_90, by tools/check_sass.py -->"
 END = "<!-- end of loops -->"
 RISE = 1.05
 
-# What kernels of one input row are called in the table, the sizes of the tile kernel, and the stream kernels by their number of rows.
-KERNELS = {"ActivateFewKernel": "gate, up", "ProjectFewKernel": "down", "LinearNormKernel": "dense"}
-TILES = {"SmallTile": "64 inputs", "LargeTile": "128 inputs"}
-STREAMS = {"1": "stream, one row", "2": "stream, two rows", "4": "stream, four rows", None: "stream, tiles of four"}
+# What kernels are called in the table, by their template and its last argument: the size of a tile, the number of rows.
+TILES = {("LinearTileKernel", "SmallTile"): "64 inputs", ("LinearTileKernel", "LargeTile"): "128 inputs"}
+STREAMS = {("StreamProductsKernel", "1"): "stream, one row", ("StreamProductsKernel", "2"): "stream, two rows",
+           ("StreamProductsKernel", "4"): "stream, four rows", ("StreamTilesKernel", None): "stream, tiles of four"}
+KERNELS = {("ActivateFewKernel", None): "gate, up", ("ProjectFewKernel", None): "down", ("LinearNormKernel", None): "dense", **TILES, **STREAMS}
 # Registers that a thread may have: a block of the tile kernel has 256 threads, one of the stream kernels 576.
 MOST_REGISTERS = dict.fromkeys(TILES.values(), 240) | dict.fromkeys(STREAMS.values(), 112)
 ALU = {"LOP3", "PLOP3", "SHF", "SHL", "SHR", "PRMT", "IADD3", "IADD", "VIADD", "VIADDMNMX", "VIMNMX", "LEA", "ISETP", "SEL",
@@ -97,22 +98,15 @@ def loops(body, product):
 
 def kernel_of(demangled):
     """Returns (kernel, panel) of "void minim::cuda::fast::run<...ActivateFewKernel<...> >(...)", or None."""
-    match = re.search(r"run<minim::cuda::fast::(\w+)<(.*)> ?>\(", demangled)
-    if not match or match[1] not in (*KERNELS, "LinearTileKernel", "StreamProductsKernel", "StreamTilesKernel"):
+    match = re.search(r"run<(\w+)<(.*?)(?:, (\w+))?> ?>\(", re.sub(r"minim::(cuda::fast::|panel::)?", "", demangled))
+    kernel = KERNELS.get((match[1], match[3])) if match else None
+    if kernel is None:
         return None
-    is_stream = match[1].startswith("Stream")
-    panel = re.sub(r"minim::(cuda::fast|panel)::", "", match[2]).replace("minim::", "")
-    by_tables = panel.startswith("ByTables<")
-    panel = panel.removeprefix("ByTables<").removeprefix("TilePanels<").removeprefix("TileRows<")
-    tile = re.search(r", (SmallTile|LargeTile)$", panel)
-    rows = re.search(r", (\d)$", panel) if match[1] == "StreamProductsKernel" else None
-    last = tile or rows
-    panel = panel.removesuffix(last[0]) if last else panel
+    by_tables = match[2].startswith("ByTables<") and kernel not in STREAMS.values()  # the stream kernels of one row always are
+    panel = re.sub(r"^(ByTables|TilePanels|TileRows)<", "", match[2])
     group = re.search(r"\(Format\)\d+, (\d+)", panel)  # columns with one scale
     name = panel.split("<")[0].strip(" >").removesuffix("Panel") + (f" {group[1]}" if group else "")
-    if is_stream:
-        return STREAMS[rows[1] if rows else None], name
-    return TILES[tile[1]] if tile else KERNELS[match[1]], name + (", tables" if by_tables else "")
+    return kernel, name + (", tables" if by_tables else "")
 
 
 def measure(files, architecture):

@@ -216,7 +216,22 @@ paths_apart() {
         MINIM_CUDA_PATHS=$paths speed "$name, $paths, run $run" "$most" "$@"
     done
 }
-# What Nsight Compute counts for a kernel.
+# beside_cpu PATHS: products and experts of the model's shapes with the paths
+beside_cpu() {
+    for what in linear experts; do
+        MINIM_CUDA_PATHS=$1 step "$1: $what of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" $what
+        found '^FAIL| cases, ' 20
+    done
+}
+# nsight NAME PATHS KERNELS COUNTS OPTIONS...: Nsight Compute on kernels of two layers that are not recorded, for NAME.csv
+nsight() {
+    local name=$1 paths=$2 kernels=$3 counts=$4
+    shift 4
+    # shellcheck disable=SC2086
+    step "ncu, $name" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=$paths ncu --clock-control none --kernel-name-base demangled \
+        --kernel-name "regex:$kernels" $counts --csv --page raw --log-file "$out/$name.csv" "$bench" --synthetic --device cuda:0 --layers 2 -r 1 "$@"
+}
+step_kernels='Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots'
 metrics=gpu__time_duration.sum,smsp__cycles_active.avg.per_second,sm__inst_issued.avg.pct_of_peak_sustained_active
 metrics+=,sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,dram__bytes.sum
 if wants rows; then
@@ -231,10 +246,7 @@ if wants rows; then
     done
     step "stream kernel: its tests" 60 "$gpu_test" "gpu stream*"
     found 'passed|failed|skipped' 5
-    for products in linear experts; do
-        MINIM_CUDA_PATHS=stream step "stream kernel: $products of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" $products
-        found '^FAIL| cases, ' 20
-    done
+    beside_cpu stream
     for without in "" no-early; do
         MINIM_CUDA_PATHS=stream MINIM_CUDA_DEBUG=$without step "2000 equal steps, stream${without:+, $without}" 40 "$build/tests/gpu/gpu_stress_test"
         found '^steps|differs'
@@ -250,10 +262,8 @@ if wants rows; then
                 -p 0 -n 8 -r 1 --parallel 1,2,4,8,64,256
         done
     done
-    step "ncu, a decode step of IQ4_XS, stream" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=stream ncu --clock-control none \
-        --kernel-name-base demangled --kernel-name 'regex:Stream' --launch-skip 10 --launch-count 5 --metrics "$metrics" --section WarpStateStats \
-        --csv --page raw --log-file "$out/decode-step-stream.csv" \
-        "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 0 -n 8
+    nsight decode-step-stream stream Stream "--launch-skip 10 --launch-count 5 --metrics $metrics --section WarpStateStats" \
+        --vocab 3200 --experts-format IQ4_XS -p 0 -n 8
     paths_apart "IQ4_XS, 16 layers" 15 chosen-places --layers 16 --vocab 32000 --experts-format IQ4_XS -p 0 -n 64 -r 1
 fi
 if wants prompt; then
@@ -263,10 +273,7 @@ if wants prompt; then
     paths_apart "IQ4_XS, 8 layers" 15 dense-prompts --layers 8 --vocab 3200 --experts-format IQ4_XS -p 2048 -u 2048 -n 0 -r 1
     # The tile kernel beside the kernels of 8-bit inputs: its tests, the model's shapes, experts by operation, whole prompts.
     step "tile kernel: tests" 60 "$gpu_test" 'gpu tile*'
-    MINIM_CUDA_PATHS=tiles step "tile kernel: products of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" linear
-    found '^FAIL| cases, ' 20
-    MINIM_CUDA_PATHS=tiles step "tile kernel: experts of real shapes beside the CPU" 60 "$build/tests/gpu/gpu_selfcheck" experts
-    found '^FAIL| cases, ' 20
+    beside_cpu tiles
     for format in IQ4_XS IQ2_S BF16; do
         MINIM_CUDA_PATHS=tiles by_operation "$format, 4 layers, 2,048 rows, tiles" 25 --layers 4 --vocab 3200 --experts-format "$format" --parallel 2048
     done
@@ -279,24 +286,16 @@ if wants prompt; then
             -p 0 -n 8 -r 1 --parallel 64,256
     done
     for paths in '' tiles; do
-        step "ncu, a prompt's step of IQ4_XS, ${paths:-default}" 60 env MINIM_CUDA_DEBUG=no-record MINIM_CUDA_PATHS=$paths ncu --clock-control none \
-            --kernel-name-base demangled --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots|HalveRows' \
-            --launch-skip 24 --launch-count 20 --metrics "$metrics" --csv --page raw --log-file "$out/prompt-step-${paths:-default}.csv" \
-            "$bench" --synthetic --device cuda:0 --layers 2 --vocab 3200 --experts-format IQ4_XS -r 1 -p 2048 -u 2048 -n 0
+        nsight "prompt-step-${paths:-default}" "$paths" "$step_kernels|HalveRows" "--launch-skip 24 --launch-count 20 --metrics $metrics" \
+            --vocab 3200 --experts-format IQ4_XS -p 2048 -u 2048 -n 0
     done
 fi
 
-if wants profile; then  # of 2 layers that are not recorded: 18 kernels a step, those that pack weights left out
-    profile() {  # NAME SECTIONS OPTIONS...
-        local name=$1 sections=$2
-        shift 2
-        # shellcheck disable=SC2086
-        MINIM_CUDA_DEBUG=no-record step "ncu, $name" 60 ncu --clock-control none --kernel-name-base demangled \
-            --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots' $sections --csv --page raw --log-file "$out/$name.csv" \
-            "$bench" --synthetic --device cuda:0 --layers 2 --vocab 32000 --experts-format IQ2_S -r 1 "$@"
-    }
-    profile decode "--launch-skip 36 --launch-count 18 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
-    profile prompt "--launch-skip 24 --launch-count 24 --section SpeedOfLight --section Occupancy --section ComputeWorkloadAnalysis" -p 2048 -u 2048 -n 0
+if wants profile; then  # 18 kernels a step, those that pack weights left out
+    nsight decode '' "$step_kernels" "--launch-skip 36 --launch-count 18 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" \
+        --vocab 32000 --experts-format IQ2_S -p 0 -n 8
+    nsight prompt '' "$step_kernels" "--launch-skip 24 --launch-count 24 --section SpeedOfLight --section Occupancy --section ComputeWorkloadAnalysis" \
+        --vocab 32000 --experts-format IQ2_S -p 2048 -u 2048 -n 0
 fi
 
 if wants offload; then
